@@ -1,0 +1,1 @@
+"""asyncio: when things happen, never what."""

@@ -1,0 +1,95 @@
+"""What crosses the edges: bursts of inner packets, bursts of UDP datagrams, and what became of a send.
+
+One wake-up reads until empty (at most MAX_BURST packets), takes the time once and calls the core once
+(docs/design/0001-burst-and-layers.md). A list of buffers is handed on, never an object per packet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+
+__all__ = ["MAX_BURST", "Address", "Burst", "Received", "SendResult", "Transmit", "TunEdge", "UdpEdge"]
+
+MAX_BURST: Final = 64
+"""Packets or datagrams read in one wake-up at most, so that neither direction starves the other."""
+
+Address = tuple[str, int] | tuple[str, int, int, int]
+"""A UDP address as the socket module gives it: (host, port), for IPv6 (host, port, flowinfo, scope_id)."""
+
+
+@dataclass(slots=True)
+class Burst:
+    """Inner IP packets read together, in order, and the one time they were read at.
+
+    packets: whole IP packets, IPv4 and IPv6 mixed. now: seconds, the loop's monotonic clock.
+    """
+
+    packets: list[bytes]
+    now: float
+
+
+@dataclass(slots=True)
+class Received:
+    """UDP datagrams received together from one remote address.
+
+    datagrams: UDP payloads in order of arrival, coalesced ones already split. local: the address the peer spoke
+    to, without a port, or None where the socket is bound to one address. ecn: the two ECN bits (RFC 3168).
+    path_id: the path whose socket they came in by.
+    """
+
+    datagrams: list[bytes]
+    remote: Address
+    local: str | None = None
+    ecn: int = 0
+    path_id: int = 0
+
+
+@dataclass(slots=True)
+class Transmit:
+    """One sendmsg: one datagram, or several of segment_size bytes back to back (the last may be shorter).
+
+    local: the address to send from, or None for the kernel's choice. A path MTU probe and a PATH_CHALLENGE are a
+    Transmit of their own.
+    """
+
+    data: bytes
+    remote: Address
+    local: str | None = None
+    segment_size: int | None = None
+    path_id: int = 0
+
+
+class SendResult(Enum):
+    """What the kernel said to one Transmit."""
+
+    SENT = "sent"
+    WOULD_BLOCK = "would-block"  # nothing was sent; try again when the socket is writable
+    TOO_BIG = "too-big"  # EMSGSIZE: a hint that the datagram exceeds the local link, never proof
+    UNREACHABLE = "unreachable"  # no route, network down, or an earlier ICMP error
+    FAILED = "failed"  # anything else; counted and logged once
+
+
+class TunEdge(Protocol):
+    """A TUN device, or what stands for one. Packets are whole IP packets."""
+
+    def read_burst(self) -> list[bytes]:
+        """Return at most MAX_BURST packets; empty when nothing waits."""
+        ...
+
+    def write_burst(self, packets: list[bytes]) -> int:
+        """Write the packets in order; return how many the kernel took. The rest was refused for good."""
+        ...
+
+
+class UdpEdge(Protocol):
+    """A UDP socket, or what stands for one."""
+
+    def receive(self, max_datagrams: int = MAX_BURST) -> list[Received]:
+        """Return what waits, at most about max_datagrams datagrams; empty when nothing does."""
+        ...
+
+    def send(self, transmit: Transmit) -> SendResult:
+        """Send one Transmit. Never raises for what the network or the kernel says."""
+        ...

@@ -1,0 +1,249 @@
+"""What a client and a server can be told, as frozen dataclasses; no file is read here.
+
+The command line and the TOML file (qtunnel.cli.load) both end in these; a library user builds them directly.
+Every check that needs no other machine is made in __post_init__ and raises ConfigError naming the field.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+from typing import Final
+
+from qtunnel.errors import ConfigError
+
+__all__ = [
+    "DEFAULT_PORT",
+    "ClientConfig",
+    "HostConfig",
+    "IPAddress",
+    "IPInterface",
+    "IPNetwork",
+    "PeerQuirks",
+    "QuicConfig",
+    "RouteMode",
+    "ServerConfig",
+    "User",
+]
+
+IPAddress = IPv4Address | IPv6Address
+IPNetwork = IPv4Network | IPv6Network
+IPInterface = IPv4Interface | IPv6Interface
+
+DEFAULT_PORT: Final = 443
+MIN_LINK_MTU: Final = 1228
+"""An IPv4 packet with a 1200-byte UDP payload, the least QUIC works with (RFC 9000 §14)."""
+
+
+class PeerQuirks(StrEnum):
+    """Peers whose known breaches of an RFC are tolerated (docs/design/0006-peer-quirks.md)."""
+
+    NONE = "none"
+    MQVPN = "mqvpn"
+
+
+class RouteMode(StrEnum):
+    """Which routes a client installs, besides those listed."""
+
+    ADVERTISED = "advertised"  # what the server advertises
+    NONE = "none"  # only the ones listed in routes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuicConfig:
+    """QUIC settings both roles share. Times in seconds, sizes in bytes."""
+
+    path_mtu: int | None = None
+    """The link's MTU as an IP packet size; None takes the outgoing interface's."""
+    idle_timeout: float = 30.0
+    keep_alive: float = 10.0
+    congestion_control: str = "cubic"
+    gso: bool = True
+    gro: bool = True
+    receive_buffer: int = 4 * 1024 * 1024
+    send_buffer: int = 4 * 1024 * 1024
+    qlog_dir: str | None = None
+    secrets_log_file: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.path_mtu is not None and not MIN_LINK_MTU <= self.path_mtu <= 65535:
+            raise ConfigError(
+                f"{self.path_mtu} is outside {MIN_LINK_MTU} to 65535 (QUIC needs {MIN_LINK_MTU} bytes on IPv4, "
+                "1248 on IPv6)",
+                field="path_mtu",
+            )
+        if not 1.0 <= self.idle_timeout <= 600.0:
+            raise ConfigError(f"{self.idle_timeout} is outside 1 to 600 seconds", field="idle_timeout")
+        if not 0.5 <= self.keep_alive < self.idle_timeout:
+            raise ConfigError(
+                f"{self.keep_alive} must be at least 0.5 and below idle_timeout ({self.idle_timeout})",
+                field="keep_alive",
+            )
+        if self.congestion_control not in ("cubic", "reno"):
+            raise ConfigError(f"{self.congestion_control!r} is none of cubic, reno", field="congestion_control")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostConfig:
+    """What is set up on the host: the TUN device, routes, rules. Only used with a TUN."""
+
+    tun_name: str = "qtun%d"
+    """The kernel fills in %d with the first free number."""
+    route_table: int = 51821
+    rule_priority: int = 5180
+    """Three rules are added, from this priority upwards (docs/design/0005-host-side.md)."""
+    drop_privileges: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.tun_name.replace("%d", "0")) <= 15 or "/" in self.tun_name:
+            raise ConfigError(
+                f"{self.tun_name!r} is no interface name (1 to 15 characters, no slash)", field="tun_name"
+            )
+        if not 1 <= self.route_table <= 0xFFFFFFFF or self.route_table in (253, 254, 255):
+            raise ConfigError(f"{self.route_table} is reserved or out of range", field="route_table")
+        if not 1 <= self.rule_priority <= 32763:
+            raise ConfigError(f"{self.rule_priority} is outside 1 to 32763", field="rule_priority")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """One tunnel as its client sees it."""
+
+    server: str
+    """Host name or address; a name is resolved to both families at each attempt."""
+    port: int = DEFAULT_PORT
+    server_name: str
+    """The name sent as SNI and checked against the certificate; never an IP address."""
+    token: str = field(repr=False)
+    fingerprint: str | None = None
+    """SHA-256 of the server's certificate (DER), 64 hex digits; None: the CAs decide."""
+    ca_file: str | None = None
+    """CA certificates in PEM; None: the system's."""
+    uri_template: str | None = None
+    """RFC 9484 §3; None: the default of the well-known path."""
+    target: str = "*"
+    ipproto: str = "*"
+    routes: tuple[IPNetwork, ...] = ()
+    route_mode: RouteMode = RouteMode.ADVERTISED
+    advertise: tuple[IPNetwork, ...] = ()
+    """Networks behind this client, offered to the server; it accepts those permitted for the user."""
+    masquerade: bool = False
+    """Hide a LAN behind this client's address: nft masquerade on the TUN."""
+    want_ipv4: bool = True
+    want_ipv6: bool = True
+    peer_quirks: PeerQuirks = PeerQuirks.NONE
+    handshake_timeout: float = 5.0
+    reconnect: bool = True
+    reconnect_min: float = 0.5
+    reconnect_max: float = 30.0
+    quic: QuicConfig = field(default_factory=QuicConfig)
+    host: HostConfig = field(default_factory=HostConfig)
+
+    def __post_init__(self) -> None:
+        if not self.server:
+            raise ConfigError("is empty; give the server's name or address", field="server")
+        _check_port(self.port)
+        if not self.server_name or _is_address(self.server_name):
+            raise ConfigError(
+                f"{self.server_name!r} is not a host name; an address cannot be sent as SNI (RFC 6066 §3)",
+                field="server_name",
+            )
+        if not self.token or not self.token.isascii() or not self.token.isprintable() or " " in self.token:
+            raise ConfigError("must be printable ASCII without spaces", field="token")
+        if self.fingerprint is not None and not _is_fingerprint(self.fingerprint):
+            raise ConfigError("must be 64 hexadecimal digits (SHA-256)", field="fingerprint")
+        if self.fingerprint is not None and self.ca_file is not None:
+            raise ConfigError("cannot be combined with fingerprint", field="ca_file")
+        if not (self.want_ipv4 or self.want_ipv6):
+            raise ConfigError("at least one of want_ipv4 and want_ipv6 must be true", field="want_ipv4")
+        if not 0.05 <= self.reconnect_min <= self.reconnect_max:
+            raise ConfigError("must be at least 0.05 and at most reconnect_max", field="reconnect_min")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """One user of a server. The token itself is never kept: only its SHA-256, 64 hex digits."""
+
+    name: str
+    token_sha256: str = field(repr=False)
+    prefixes: tuple[IPNetwork, ...] = ()
+    """Networks this user's client may carry (advertise and send from), besides its own addresses."""
+
+    def __post_init__(self) -> None:
+        allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+        if not 1 <= len(self.name) <= 64 or self.name.strip(allowed):
+            raise ConfigError(
+                f"{self.name!r} is no user name (1 to 64 letters, digits, dot, dash, underscore)",
+                field="name",
+            )
+        if not _is_fingerprint(self.token_sha256):
+            raise ConfigError("must be 64 hexadecimal digits (SHA-256)", field="token_sha256")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """One server. Users and their addresses are not configuration: see qtunnel.state."""
+
+    listen: tuple[str, ...] = ("0.0.0.0", "::")
+    """Addresses to bind, one socket each; IPv6 ones never serve IPv4 (D5)."""
+    port: int = DEFAULT_PORT
+    server_name: str = "qtunnel.invalid"
+    pool4: IPv4Interface | None = None
+    """The server's own inner address and the pool around it, such as 10.77.1.1/24."""
+    pool6: IPv6Interface | None = None
+    certificate: str | None = None
+    private_key: str | None = None
+    advertise: tuple[IPNetwork, ...] = ()
+    """Networks clients may reach, besides the pools; 0.0.0.0/0 and ::/0 for everything."""
+    masquerade: bool = False
+    """nft masquerade (and NAT66) for clients leaving by other interfaces."""
+    forward: bool = False
+    """Switch the kernel's forwarding on while running; implied by masquerade and advertise."""
+    client_to_client: bool = False
+    max_sessions: int = 1024
+    max_handshakes: int = 256
+    retry_threshold: int = 32
+    """Handshakes under way above which new clients must prove their address first (Retry, RFC 9000 §8.1.2)."""
+    path_prefix: str = "/.well-known/masque/ip"
+    peer_quirks: PeerQuirks = PeerQuirks.NONE
+    icmp_rate: float = 100.0
+    icmp_burst: int = 50
+    quic: QuicConfig = field(default_factory=QuicConfig)
+    host: HostConfig = field(default_factory=HostConfig)
+
+    def __post_init__(self) -> None:
+        if not self.listen:
+            raise ConfigError("is empty; give at least one address", field="listen")
+        for address in self.listen:
+            if not _is_address(address):
+                raise ConfigError(f"{address!r} is not an IP address", field="listen")
+        _check_port(self.port)
+        if self.pool4 is None and self.pool6 is None:
+            raise ConfigError("at least one of pool4 and pool6 is needed", field="pool4")
+        for name, pool, longest in (("pool4", self.pool4, 30), ("pool6", self.pool6, 126)):
+            if pool is not None and pool.network.prefixlen > longest:
+                raise ConfigError(f"{pool} holds no client; use a /{longest} or larger", field=name)
+        if (self.certificate is None) != (self.private_key is None):
+            raise ConfigError("certificate and private_key go together", field="certificate")
+        if self.max_sessions < 1 or self.max_handshakes < 1:
+            raise ConfigError("must be at least 1", field="max_sessions")
+
+
+def _check_port(port: int) -> None:
+    if not 1 <= port <= 65535:
+        raise ConfigError(f"{port} is outside 1 to 65535", field="port")
+
+
+def _is_address(text: str) -> bool:
+    for kind in (IPv4Address, IPv6Address):
+        try:
+            kind(text)
+        except ValueError:
+            continue
+        return True
+    return False
+
+
+def _is_fingerprint(text: str) -> bool:
+    return len(text) == 64 and not text.strip("0123456789abcdef")

@@ -1,0 +1,77 @@
+"""The one exception tree.
+
+    QTunnelError
+    ├── LocalProtocolError       we misused the protocol: a bug or a call out of order
+    ├── PeerProtocolError        the peer broke a rule; carries the error code to close with
+    ├── ConfigError              a setting cannot be used; names the field
+    ├── SystemSetupError         a command, module or permission is missing; says what to type
+    ├── AuthenticationError      the server does not know our token
+    ├── ServerNotVerifiedError   the server's certificate is not the expected one
+    ├── ConnectionFailedError    no server answered, or it closed before the tunnel was up
+    ├── NetworkOverlapError      the tunnel's addresses are already in use on this host
+    └── DatagramTooLargeError    the packet does not fit; carries the size that would
+
+A dropped packet is not an error: it is a counter with a reason (qtunnel.drops).
+"""
+
+from __future__ import annotations
+
+
+class QTunnelError(Exception):
+    """Everything this package raises on purpose."""
+
+
+class LocalProtocolError(QTunnelError):
+    """A call that the protocol does not allow in this state."""
+
+
+class PeerProtocolError(QTunnelError):
+    """The peer broke a rule of the protocol.
+
+    error_code is the HTTP/3 (RFC 9114 §8.1) or QUIC (RFC 9000 §20) code the stream or connection is closed
+    with; whether it is the stream or the connection is the caller's knowledge.
+    """
+
+    def __init__(self, message: str, *, error_code: int) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+class ConfigError(QTunnelError):
+    """A setting cannot be used. field names it as the configuration file spells it."""
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(f"{field}: {message}" if field else message)
+        self.field = field
+
+
+class SystemSetupError(QTunnelError):
+    """The host lacks a command, a kernel feature or a permission. remedy says what to type."""
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(f"{message}. {remedy}" if remedy else message)
+        self.remedy = remedy
+
+
+class AuthenticationError(QTunnelError):
+    """The server refused our token."""
+
+
+class ServerNotVerifiedError(QTunnelError):
+    """The server's certificate is not the one expected, so nothing was sent to it."""
+
+
+class ConnectionFailedError(QTunnelError):
+    """The tunnel could not be established, or ended for good."""
+
+
+class NetworkOverlapError(QTunnelError):
+    """A network of the tunnel is already in use on this host."""
+
+
+class DatagramTooLargeError(QTunnelError):
+    """A packet does not fit into one datagram. max_payload is the largest that does, in bytes."""
+
+    def __init__(self, message: str, *, max_payload: int) -> None:
+        super().__init__(message)
+        self.max_payload = max_payload

@@ -1,0 +1,1 @@
+"""Inner IP packets, bytes in and bytes out."""

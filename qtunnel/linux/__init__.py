@@ -1,0 +1,1 @@
+"""The kernel's edge: TUN, UDP sockets, netlink, privileges."""

@@ -1,0 +1,1 @@
+"""Path MTU discovery for one path (RFC 8899)."""

@@ -1,0 +1,1 @@
+"""QUIC and HTTP/3: the one package that knows aioquic."""

@@ -1,0 +1,1 @@
+"""Which path carries which packets."""

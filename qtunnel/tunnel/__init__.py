@@ -1,0 +1,1 @@
+"""The whole tunnel as one machine without clock or I/O."""
