@@ -13,8 +13,8 @@ from qtunnel.config import IPAddress, IPInterface, IPNetwork
 
 __all__ = [
     "AddressesChanged",
-    "Closed",
     "CloseReason",
+    "Closed",
     "Connected",
     "Connecting",
     "Disconnected",

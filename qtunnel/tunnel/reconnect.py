@@ -30,9 +30,9 @@ def is_final(reason: CloseReason) -> bool:
 
 
 class Backoff:
-    """Delays that double from shortest to longest, each spread by up to half, so that a thousand clients of a
-    restarted server do not come back at the same moment.
+    """Delays that double from shortest to longest, each spread by up to half.
 
+    The spread keeps a thousand clients of a restarted server from coming back at the same moment.
     uniform: returns a float in [0, 1), such as random.random.
     """
 
