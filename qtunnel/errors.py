@@ -9,6 +9,10 @@
     ├── ServerNotVerifiedError   the server's certificate is not the expected one
     ├── ConnectionFailedError    no server answered, or it closed before the tunnel was up
     ├── NetworkOverlapError      the tunnel's addresses are already in use on this host
+    ├── StateError               what is kept on disk cannot be read, trusted or written
+    ├── EntryError               no user or profile of that name, or there is one already
+    ├── NotRunningError          no running tunnel answers on its control socket
+    ├── AlreadyRunningError      a tunnel of that name runs already
     └── DatagramTooLargeError    the packet does not fit; carries the size that would
 
 A dropped packet is not an error: it is a counter with a reason (qtunnel.drops).
@@ -37,8 +41,11 @@ class PeerProtocolError(QTunnelError):
         self.error_code = error_code
 
 
-class ConfigError(QTunnelError):
-    """A setting cannot be used. field names it as the configuration file spells it."""
+class ConfigError(QTunnelError, ValueError):
+    """A setting cannot be used. field names it as the configuration file spells it.
+
+    It is a ValueError too, so that a validator of many settings can go on and collect the next one.
+    """
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
         super().__init__(f"{field}: {message}" if field else message)
@@ -67,6 +74,22 @@ class ConnectionFailedError(QTunnelError):
 
 class NetworkOverlapError(QTunnelError):
     """A network of the tunnel is already in use on this host."""
+
+
+class StateError(QTunnelError):
+    """What is kept on disk (identity, users, profiles) cannot be read, trusted or written."""
+
+
+class EntryError(QTunnelError):
+    """There is no user or profile of that name, or there is one already."""
+
+
+class NotRunningError(QTunnelError):
+    """No running tunnel answers on its control socket."""
+
+
+class AlreadyRunningError(QTunnelError):
+    """A tunnel of that name runs already on this host."""
 
 
 class DatagramTooLargeError(QTunnelError):
