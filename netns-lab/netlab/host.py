@@ -1,0 +1,148 @@
+"""A host of the lab: one network namespace, with its addresses and routes, and commands run in it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any, Final
+
+from pyroute2 import NetNS
+
+from netlab import command, namespace
+from netlab.addresses import IPAddress, IPInterface, IPNetwork
+from netlab.command import Completed
+from netlab.daemon import Daemon
+from netlab.ledger import Ledger
+
+NO_DAD: Final = 0x02
+PERMANENT: Final = 0x80
+
+BASE_SYSCTLS: Final = {
+    # Before any link exists: duplicate address detection would hold IPv6 up for two seconds.
+    "ipv6.conf.all.accept_dad": "0",
+    "ipv6.conf.default.accept_dad": "0",
+    "ipv6.conf.all.accept_ra": "0",
+    "ipv6.conf.default.accept_ra": "0",
+    "ipv6.conf.default.router_solicitations": "0",
+    "ipv4.conf.all.rp_filter": "0",
+    "ipv4.conf.default.rp_filter": "0",
+    # Not what the machine happens to be set to. (The congestion controller cannot be set per namespace where it
+    # is not among the unrestricted ones: experiments name it for each connection.)
+    "ipv4.tcp_mtu_probing": "0",
+    "ipv4.ping_group_range": "0 2147483647",
+}
+FORWARDING: Final = {"ipv4.ip_forward": "1", "ipv6.conf.all.forwarding": "1"}
+
+
+class Host:
+    """A namespace and what is run in it. Made by Network, which also takes it down."""
+
+    def __init__(self, name: str, ledger: Ledger, *, forwards: bool, sysctls: Mapping[str, str]) -> None:
+        self.name = name
+        self.namespace = ledger.namespace(name)
+        self.daemons: list[Daemon] = []
+        self._ledger = ledger
+        self._log_numbers = itertools.count(1)
+        namespace.create(self.namespace)
+        namespace.write_sysctls(self.namespace, BASE_SYSCTLS | (FORWARDING if forwards else {}) | dict(sysctls))
+        self.netlink = NetNS(self.namespace)
+        self.set_up("lo")
+
+    def close(self) -> None:
+        """End what runs here; the namespace itself goes with the ledger."""
+        for daemon in reversed(self.daemons):
+            daemon.stop()
+        self.netlink.close()
+
+    # Links, addresses, routes
+
+    def index(self, device: str) -> int:
+        """Return a device's number."""
+        found: list[int] = self.netlink.link_lookup(ifname=device)
+        if not found:
+            raise LookupError(f"host {self.name} has no device {device}")
+        return found[0]
+
+    def set_up(self, device: str) -> None:
+        """Switch a device on."""
+        self.netlink.link("set", index=self.index(device), state="up")
+
+    def set_down(self, device: str) -> None:
+        """Switch a device off; the other end of a veth pair loses its carrier."""
+        self.netlink.link("set", index=self.index(device), state="down")
+
+    def add_address(self, device: str, interface: IPInterface) -> None:
+        """Give a device an address."""
+        flags: dict[str, Any] = {"flags": NO_DAD} if interface.version == 6 else {}
+        self.netlink.addr(
+            "add",
+            index=self.index(device),
+            address=str(interface.ip),
+            prefixlen=interface.network.prefixlen,
+            **flags,
+        )
+
+    def remove_address(self, device: str, interface: IPInterface) -> None:
+        """Take an address away."""
+        self.netlink.addr(
+            "del", index=self.index(device), address=str(interface.ip), prefixlen=interface.network.prefixlen
+        )
+
+    def add_neighbour(self, device: str, address: IPAddress, hardware_address: str) -> None:
+        """Make a neighbour known for good, so that ARP and ND never take part in a measurement."""
+        self.netlink.neigh(
+            "replace", ifindex=self.index(device), dst=str(address), lladdr=hardware_address, state=PERMANENT
+        )
+
+    def route(self, destination: IPNetwork | str, *, via: IPAddress, mtu: int | None = None) -> None:
+        """Set a route; with mtu this host, if it forwards, is a router before a link of that MTU."""
+        network = ip_network(str(destination))
+        metrics = {} if mtu is None else {"metrics": {"mtu": mtu}}
+        self.netlink.route("replace", dst=str(network), gateway=str(via), **metrics)
+
+    def device_mtu(self, device: str) -> int:
+        """Return a device's MTU."""
+        link = self.netlink.get_links(self.index(device))[0]
+        return int(link.get_attr("IFLA_MTU"))
+
+    # Commands
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float = 30.0,
+        check: bool = True,
+        stdin: str | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> Completed:
+        """Run a command here to its end (see netlab.command.run)."""
+        return command.run(
+            [*self._prefix(), *argv],
+            timeout=timeout,
+            check=check,
+            stdin=stdin,
+            env=env,
+            cwd=None if cwd is None else str(cwd),
+        )
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        name: str,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+    ) -> Daemon:
+        """Start a process here that runs until it is stopped or the network goes down."""
+        log = self._ledger.directory / f"{self.name}-{name}-{next(self._log_numbers)}.log"
+        daemon = Daemon([*self._prefix(), *argv], name=f"{name} on {self.name}", log=log, env=env, stdin=stdin)
+        self.daemons.append(daemon)
+        self._ledger.process(daemon.pid)
+        return daemon
+
+    def _prefix(self) -> list[str]:
+        return ["ip", "netns", "exec", self.namespace]
