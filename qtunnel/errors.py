@@ -13,6 +13,7 @@
     ├── EntryError               no user or profile of that name, or there is one already
     ├── NotRunningError          no running tunnel answers on its control socket
     ├── AlreadyRunningError      a tunnel of that name runs already
+    ├── MalformedPacketError     bytes that are no whole, valid IP packet; where it is data, a counted drop
     └── DatagramTooLargeError    the packet does not fit; carries the size that would
 
 A dropped packet is not an error: it is a counter with a reason (qtunnel.drops).
@@ -90,6 +91,10 @@ class NotRunningError(QTunnelError):
 
 class AlreadyRunningError(QTunnelError):
     """A tunnel of that name runs already on this host."""
+
+
+class MalformedPacketError(QTunnelError):
+    """Bytes that are not one whole, valid IPv4 or IPv6 packet."""
 
 
 class DatagramTooLargeError(QTunnelError):
