@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-__all__ = ["MAX_BURST", "Address", "Burst", "Received", "SendResult", "Transmit", "TunEdge", "UdpEdge"]
+__all__ = ["MAX_BURST", "Address", "Burst", "Received", "SendResult", "Transmit", "TunEdge", "UdpEdge", "address_text"]
 
 MAX_BURST: Final = 64
 """Packets or datagrams read in one wake-up at most, so that neither direction starves the other."""
@@ -93,3 +93,9 @@ class UdpEdge(Protocol):
     def send(self, transmit: Transmit) -> SendResult:
         """Send one Transmit. Never raises for what the network or the kernel says."""
         ...
+
+
+def address_text(address: Address) -> str:
+    """Return host:port as people write it, an IPv6 host in brackets."""
+    host = address[0]
+    return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"

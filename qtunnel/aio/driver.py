@@ -1,0 +1,279 @@
+"""Joins one core to its TUN and its UDP sockets: readable descriptor -> core -> writable descriptor.
+
+A wake-up reads one source until empty (at most a burst), takes the time once, calls the core once, and flushes:
+packets to the TUN, datagrams to UDP, the one timer, the events. There is no queue, task or await between TUN and
+UDP. When the core takes no more packets, or a UDP socket is full, the TUN is not read: its queue is where local
+senders notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
+
+from qtunnel.burst import MAX_BURST, Burst, Received, SendResult, Transmit, TunEdge, UdpEdge
+from qtunnel.drops import DropCounts, DropReason
+
+__all__ = ["Core", "Driver", "FileTunEdge", "FileUdpEdge", "PacketPort"]
+
+logger = logging.getLogger(__name__)
+
+MAX_BLOCKED: Final = 512
+"""Transmits kept while a UDP socket's buffer is full; beyond, datagrams are dropped and counted."""
+LATE: Final = 0.05
+"""Seconds a timer may be late before every socket is drained ahead of it (design D6: our own stall)."""
+
+
+class Core(Protocol):
+    """The sans-IO machine a driver serves: ClientTunnel or ServerTunnel."""
+
+    def receive_from_tun(self, burst: Burst) -> None: ...  # noqa: D102 - see qtunnel.tunnel
+    def receive_from_udp(self, received: list[Received], now: float) -> None: ...  # noqa: D102
+    def handle_timer(self, now: float) -> None: ...  # noqa: D102
+    def get_timer(self) -> float | None: ...  # noqa: D102
+    def datagrams_to_send(self, now: float) -> list[Transmit]: ...  # noqa: D102
+    def packets_to_write(self) -> list[bytes]: ...  # noqa: D102
+    def next_event(self) -> Any: ...  # noqa: D102
+    def packet_room(self) -> int: ...  # noqa: D102
+
+
+class FileTunEdge(TunEdge, Protocol):
+    """A TunEdge with a descriptor to wait on."""
+
+    def fileno(self) -> int: ...  # noqa: D102
+
+
+class FileUdpEdge(UdpEdge, Protocol):
+    """A UdpEdge with a descriptor to wait on."""
+
+    @property
+    def family(self) -> int: ...  # noqa: D102
+
+    @property
+    def path_id(self) -> int: ...  # noqa: D102
+
+    def fileno(self) -> int: ...  # noqa: D102
+    def close(self) -> None: ...  # noqa: D102
+    def read_errors(self) -> list[Any]: ...  # noqa: D102
+
+
+class PacketPort:
+    """Stands where a TUN would: inner packets for an application, as bytes. Bounded; the oldest are dropped.
+
+    One reader at a time.
+    """
+
+    def __init__(self, max_packets: int = 4096) -> None:
+        self._packets: deque[bytes] = deque()
+        self._max_packets = max_packets
+        self._waiter: asyncio.Future[None] | None = None
+        self._closed = False
+        self.dropped = 0
+
+    def write_burst(self, packets: list[bytes]) -> int:
+        """Hand packets to the reader; returns how many were kept, as every one is."""
+        self._packets.extend(packets)
+        while len(self._packets) > self._max_packets:
+            self._packets.popleft()
+            self.dropped += 1
+        self._wake()
+        return len(packets)
+
+    async def receive(self) -> list[bytes]:
+        """Wait for packets and return all there are; an empty list once the tunnel is closed."""
+        while not self._packets and not self._closed:
+            if self._waiter is not None:
+                raise RuntimeError("another task is already receiving packets")
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        packets = list(self._packets)
+        self._packets.clear()
+        return packets
+
+    def close(self) -> None:
+        """Let the reader finish."""
+        self._closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Driver:
+    """One core, its sockets, and a TUN or a PacketPort. Not a task: callbacks of the running loop.
+
+    on_events is called after a flush that left events. The driver owns neither core nor edges: close() only stops
+    listening; the sockets are closed by whoever opened them.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        *,
+        sockets: Iterable[FileUdpEdge],
+        on_events: Callable[[], None],
+        tun: FileTunEdge | None = None,
+        port: PacketPort | None = None,
+    ) -> None:
+        self._core = core
+        self._loop = asyncio.get_running_loop()
+        self._sockets = {(each.path_id, each.family): each for each in sockets}
+        self._on_events = on_events
+        self._tun = tun
+        self._port = port
+        self._tun_read = False
+        self._blocked: dict[FileUdpEdge, deque[Transmit]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: float | None = None
+        self._closed = False
+        self.drops = DropCounts()
+        self.late_wake_ups = 0
+        self.longest_stall = 0.0
+
+    def start(self) -> None:
+        """Begin to listen and send what the core has to send."""
+        for each in self._sockets.values():
+            self._loop.add_reader(each.fileno(), self._udp_readable, each)
+        self.flush()
+
+    def close(self) -> None:
+        """Stop listening. Nothing is called back after this."""
+        if self._closed:
+            return
+        self._closed = True
+        for each in self._sockets.values():
+            self._loop.remove_reader(each.fileno())
+            self._loop.remove_writer(each.fileno())
+        self._read_tun(False)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def send_packets(self, packets: list[bytes]) -> None:
+        """Send inner packets of the application."""
+        if not self._closed and packets:
+            self._core.receive_from_tun(Burst(packets, self._loop.time()))
+            self.flush()
+
+    def flush(self) -> None:
+        """Take out of the core what it has: packets, datagrams, timer, events. Call after calling the core."""
+        if self._closed:
+            return
+        core = self._core
+        now = self._loop.time()
+        packets = core.packets_to_write()
+        if packets:
+            self._write_packets(packets)
+        for transmit in core.datagrams_to_send(now):
+            self._send(transmit)
+        self._arm(core.get_timer())
+        self._read_tun(not self._blocked and core.packet_room() > 0)
+        self._on_events()
+
+    # wake-ups
+
+    def _udp_readable(self, udp: FileUdpEdge) -> None:
+        received = udp.receive(MAX_BURST)
+        if not received:
+            # A pending ICMP error makes the descriptor readable with nothing to read: take it off the queue.
+            for error in udp.read_errors():
+                logger.debug("ICMP about a datagram of ours: %s", error)
+        else:
+            for each in received:
+                each.path_id = udp.path_id
+            self._core.receive_from_udp(received, self._loop.time())
+        self.flush()
+
+    def _tun_readable(self) -> None:
+        if self._tun is None:
+            return
+        packets = self._tun.read_burst()
+        if packets:
+            self._core.receive_from_tun(Burst(packets, self._loop.time()))
+            self.flush()
+
+    def _timer_due(self) -> None:
+        self._timer = None
+        due, self._timer_at = self._timer_at, None
+        now = self._loop.time()
+        if due is not None and now - due > LATE:
+            # We were stopped or starved: what has arrived meanwhile is heard before anything is judged by time.
+            self.late_wake_ups += 1
+            self.longest_stall = max(self.longest_stall, now - due)
+            for udp in list(self._sockets.values()):
+                while (received := udp.receive(MAX_BURST)) and not self._closed:
+                    self._core.receive_from_udp(received, now)
+        self._core.handle_timer(now)
+        self.flush()
+
+    def _udp_writable(self, udp: FileUdpEdge) -> None:
+        waiting = self._blocked.pop(udp, None)
+        self._loop.remove_writer(udp.fileno())
+        while waiting:
+            self._send(waiting.popleft())
+            if udp in self._blocked:
+                self._blocked[udp].extend(waiting)
+                break
+        self.flush()
+
+    # sending
+
+    def _send(self, transmit: Transmit) -> None:
+        udp = self._socket_for(transmit)
+        if udp is None:
+            self.drops[DropReason.UDP_SEND] += 1
+            return
+        waiting = self._blocked.get(udp)
+        if waiting is not None:
+            if len(waiting) < MAX_BLOCKED:
+                waiting.append(transmit)
+            else:
+                self.drops[DropReason.UDP_BLOCKED] += 1
+            return
+        match udp.send(transmit):
+            case SendResult.SENT:
+                pass
+            case SendResult.WOULD_BLOCK:
+                self._blocked[udp] = deque([transmit])
+                self._loop.add_writer(udp.fileno(), self._udp_writable, udp)
+            case SendResult.TOO_BIG:
+                self.drops[DropReason.UDP_TOO_BIG] += 1
+            case SendResult.UNREACHABLE | SendResult.FAILED:
+                self.drops[DropReason.UDP_SEND] += 1
+
+    def _socket_for(self, transmit: Transmit) -> FileUdpEdge | None:
+        family = 10 if ":" in transmit.remote[0] else 2  # AF_INET6, AF_INET on Linux
+        return self._sockets.get((transmit.path_id, family))
+
+    def _write_packets(self, packets: list[bytes]) -> None:
+        edge = self._tun if self._tun is not None else self._port
+        if edge is None:
+            return
+        written = edge.write_burst(packets)
+        if written < len(packets):
+            self.drops[DropReason.TUN_WRITE] += len(packets) - written
+
+    def _arm(self, due: float | None) -> None:
+        if due == self._timer_at and self._timer is not None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_at = due
+        if due is not None:
+            self._timer = self._loop.call_at(due, self._timer_due)
+
+    def _read_tun(self, wanted: bool) -> None:
+        if self._tun is None or wanted == self._tun_read:
+            return
+        self._tun_read = wanted
+        if wanted:
+            self._loop.add_reader(self._tun.fileno(), self._tun_readable)
+        else:
+            self._loop.remove_reader(self._tun.fileno())

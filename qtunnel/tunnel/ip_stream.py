@@ -1,0 +1,135 @@
+"""One CONNECT-IP request in use: inner packets in, datagrams out, and back. The same on client and server."""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Address
+from typing import Final
+
+from qtunnel.ip.echo import answer_echo
+from qtunnel.ip.forward import Forwarder, HopLimit, IcmpErrors
+from qtunnel.ip.policy import Policy
+from qtunnel.masque.session import Session
+from qtunnel.quic.h3 import HttpConnection
+from qtunnel.tunnel.ipv6_check import CheckResult, Ipv6Check
+from qtunnel.tunnel.stats import TrafficStats
+
+__all__ = ["MIN_IPV6_MTU", "IpStream"]
+
+MIN_IPV6_MTU: Final = 1280
+ALL_NODES: Final = IPv6Address("ff02::1").packed
+
+
+class IpStream:
+    """Egress is what we send into the tunnel, ingress what comes out of it.
+
+    icmp: who speaks when a packet is refused. ingress must refuse this host's own addresses as a source, since
+    accept_local makes the kernel believe them (docs/design/0004-too-big.md).
+    """
+
+    def __init__(
+        self,
+        connection: HttpConnection,
+        stream_id: int,
+        session: Session,
+        *,
+        icmp: IcmpErrors,
+        egress: Policy,
+        ingress: Policy,
+    ) -> None:
+        self.connection = connection
+        self.stream_id = stream_id
+        self.session = session
+        self.stats = TrafficStats()
+        self.mtu = 0
+        self.ipv6_check: Ipv6Check | None = None
+        self._icmp = icmp
+        self._egress = Forwarder(policy=egress, icmp=icmp, mtu=self.mtu)
+        self._ingress = Forwarder(policy=ingress, icmp=icmp)
+
+    def set_policies(self, *, egress: Policy, ingress: Policy) -> None:
+        """Replace what may pass, in each direction."""
+        self._egress.policy = egress
+        self._ingress.policy = ingress
+
+    def update_mtu(self) -> tuple[int, int] | None:
+        """Take over the connection's present packet size; return (old, new) if it changed."""
+        new = self.connection.max_packet_size(self.stream_id)
+        if new == self.mtu:
+            return None
+        old, self.mtu = self.mtu, new
+        self._egress.mtu = new
+        return old, new
+
+    def send(self, packets: list[bytes], now: float, *, routed_here: bool = False) -> list[bytes]:
+        """Send inner packets to the peer; return ICMP errors for where the packets came from.
+
+        routed_here: qtunnel itself is the router (client to client), so it lowers the hop limit; otherwise a
+        kernel has done that (design D7).
+        """
+        self._egress.hop_limit = HopLimit.DECREMENT if routed_here else HopLimit.KEEP
+        forwarded = self._egress.forward(packets, now)
+        if forwarded.drops:
+            self.stats.drops.update(forwarded.drops)
+        if forwarded.packets:
+            self._queue(forwarded.packets, now)
+        self.stats.icmp_sent += len(forwarded.replies)
+        return forwarded.replies
+
+    def receive(self, packets: list[bytes], now: float) -> list[bytes]:
+        """Check inner packets from the peer; return those that may go on. ICMP errors go back to the peer."""
+        forwarded = self._ingress.forward(packets, now)
+        if forwarded.drops:
+            self.stats.drops.update(forwarded.drops)
+        if forwarded.replies:
+            self.stats.icmp_sent += len(forwarded.replies)
+            self._queue(forwarded.replies, now)
+        accepted = forwarded.packets
+        if self.ipv6_check is not None and self.ipv6_check.result is CheckResult.PENDING:
+            accepted = self.ipv6_check.receive(accepted)
+        self.stats.count_in(accepted)
+        return accepted
+
+    def send_unchecked(self, packets: list[bytes], now: float) -> None:
+        """Send ICMP errors of our own to the peer."""
+        self.stats.icmp_sent += len(packets)
+        self._queue(packets, now)
+
+    def answer_link_echoes(self, packets: list[bytes], own_address: IPv6Address | None, now: float) -> list[bytes]:
+        """Answer ICMPv6 echoes sent to ff02::1 (RFC 9484 §7.2) and return the other packets.
+
+        Done here and not left to the kernel, so that it also holds without a TUN.
+        """
+        if own_address is None or not any(packet[24:40] == ALL_NODES for packet in packets):
+            return packets
+        rest = []
+        replies = []
+        for packet in packets:
+            reply = answer_echo(packet, own_address) if packet[24:40] == ALL_NODES else None
+            if reply is None:
+                rest.append(packet)
+            else:
+                replies.append(reply)
+        if replies:
+            self._queue(replies, now)
+        return rest
+
+    def run_ipv6_check(self, now: float) -> bool:
+        """Send the echoes that are due; return True once the check has just ended without an answer."""
+        check = self.ipv6_check
+        if check is None or check.result is not CheckResult.PENDING:
+            return False
+        while (packet := check.packet_to_send(now)) is not None:
+            self._queue([packet], now)
+        return check.result is CheckResult.DOES_NOT_FIT
+
+    def get_timer(self) -> float | None:
+        """Return when run_ipv6_check is due."""
+        return None if self.ipv6_check is None else self.ipv6_check.get_timer()
+
+    def _queue(self, packets: list[bytes], now: float) -> None:
+        self.stats.count_out(packets)
+        drops = self.connection.send_packets(self.stream_id, packets, now)
+        if drops:
+            self.stats.drops.update(drops)
+            self.stats.packets_out -= sum(drops.values())
+
