@@ -110,7 +110,9 @@ def read_private(path: Path, *, max_bytes: int = MAX_FILE) -> bytes | None:
 
 
 class FileLock:
-    """An advisory lock on a file, held within `with`; the kernel drops it when the process dies.
+    """An advisory lock, held within `with`; the kernel drops it when the process dies.
+
+    path: a file, made if it is missing, or an existing directory.
 
     wait: seconds to wait for another holder; 0 means not at all, and then someone else holding it is
     AlreadyRunningError rather than StateError.
@@ -138,7 +140,8 @@ class FileLock:
             SystemSetupError: no permission.
         """
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            how = os.O_RDONLY | os.O_DIRECTORY if self._path.is_dir() else os.O_RDWR | os.O_CREAT
+            descriptor = os.open(self._path, how | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except PermissionError as error:
             raise SystemSetupError(
                 f"no permission to write {self._path}", remedy="Run it as root (sudo)"
