@@ -1,0 +1,64 @@
+"""Where log lines go. The log holds what happened to connections; no secret is ever put into it, at any level.
+
+Standard output belongs to the command's own lines, so the log goes to standard error (warnings and worse) or, with
+--log-file, to a file (life events too).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from qtunnel.errors import ConfigError
+
+__all__ = ["LogLevel", "start_logging"]
+
+_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class LogLevel(StrEnum):
+    """How much is logged."""
+
+    DEBUG = "debug"  # decisions
+    INFO = "info"  # life events of connections
+    WARNING = "warning"  # someone should act
+    ERROR = "error"  # we gave up
+
+
+def start_logging(level: LogLevel | None, file: str | None) -> None:
+    """Send the log of qtunnel and its libraries to a file (mode 0600, appended) or to standard error.
+
+    level: None means info into a file and warning otherwise.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    handler: logging.Handler
+    if file is None:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("qtunnel: %(message)s"))
+    else:
+        _make_private(Path(file))
+        handler = logging.FileHandler(file, encoding="utf-8")
+        handler.setFormatter(logging.Formatter(_FORMAT))
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        if getattr(old, "is_qtunnel", False):
+            root.removeHandler(old)
+            old.close()
+    handler.__dict__["is_qtunnel"] = True
+    root.addHandler(handler)
+    chosen = level or (LogLevel.WARNING if file is None else LogLevel.INFO)
+    # Libraries stay at warning: what they say below is about bytes, and not ours to vouch for.
+    root.setLevel(logging.WARNING)
+    logging.getLogger("qtunnel").setLevel(chosen.name)
+
+
+def _make_private(path: Path) -> None:
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}", field="log_file") from error
