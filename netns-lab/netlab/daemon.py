@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -66,10 +66,10 @@ class Daemon:
             if match := re.search(pattern, self.text(), re.MULTILINE):
                 return match
             if ended:
-                raise NotReadyError(f"{self.name} ended with code {self.code}:\n{self._last_lines()}")
+                raise NotReadyError(f"{self.name} ended with code {self.code}:\n{self.last_lines()}")
             if time.monotonic() > deadline:
                 raise NotReadyError(
-                    f"{self.name} did not print {pattern!r} within {timeout:g} s:\n{self._last_lines()}"
+                    f"{self.name} did not print {pattern!r} within {timeout:g} s:\n{self.last_lines()}"
                 )
             time.sleep(0.02)
 
@@ -83,7 +83,7 @@ class Daemon:
         try:
             return self._process.wait(timeout)
         except subprocess.TimeoutExpired as error:
-            raise NotReadyError(f"{self.name} did not end within {timeout:g} s:\n{self._last_lines()}") from error
+            raise NotReadyError(f"{self.name} did not end within {timeout:g} s:\n{self.last_lines()}") from error
 
     def stop(self, *, timeout: float = 5.0) -> int:
         """Ask it to end, insist after timeout seconds, and return its exit code."""
@@ -114,5 +114,17 @@ class Daemon:
             return 0
         return pages * os.sysconf("SC_PAGE_SIZE")
 
-    def _last_lines(self) -> str:
+    def last_lines(self) -> str:
+        """Return the last dozen lines of its log, for a message."""
         return "\n".join(self.text().splitlines()[-12:])
+
+
+def wait_until(condition: Callable[[], bool], what: str, *, daemon: Daemon, timeout: float) -> None:
+    """Wait for a condition that a daemon brings about; NotReadyError if the daemon ends or timeout passes."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if daemon.code is not None:
+            raise NotReadyError(f"{daemon.name} ended with code {daemon.code}:\n{daemon.last_lines()}")
+        if time.monotonic() > deadline:
+            raise NotReadyError(f"no {what} after {timeout:g} s:\n{daemon.last_lines()}")
+        time.sleep(0.02)

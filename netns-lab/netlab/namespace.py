@@ -12,6 +12,7 @@ from typing import Final
 from netlab.command import run
 
 DIRECTORY: Final = Path("/run/netns")
+SYSCTLS: Final = Path("/proc/sys/net")
 CLONE_NEWNET: Final = 0x40000000
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -67,7 +68,19 @@ def write_sysctls(name: str, values: dict[str, str]) -> None:
     """Set sysctls of a namespace, written with dots below `net.` (such as ipv4.ip_forward)."""
     with entered(name):
         for key, value in values.items():
-            Path("/proc/sys/net", *key.split(".")).write_text(value)
+            SYSCTLS.joinpath(*key.split(".")).write_text(value)
+
+
+def read_sysctls(name: str) -> dict[str, str]:
+    """Return all of a namespace's sysctls for IPv4 and IPv6 that can be read, without those of neighbours."""
+    values = {}
+    with entered(name):
+        for family in (SYSCTLS / "ipv4", SYSCTLS / "ipv6"):
+            for file in family.rglob("*"):
+                with contextlib.suppress(OSError):
+                    if "neigh" not in file.parts and file.is_file():
+                        values[".".join(file.relative_to(SYSCTLS).parts)] = file.read_text().strip()
+    return values
 
 
 def _setns(descriptor: int, name: str) -> None:

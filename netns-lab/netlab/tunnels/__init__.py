@@ -1,0 +1,1 @@
+"""Adapters: how each tunnel is started, entered and stopped. One page each."""
