@@ -218,7 +218,8 @@ class ServerConfig:
         for address in self.listen:
             if not _is_address(address):
                 raise ConfigError(f"{address!r} is not an IP address", field="listen")
-        _check_port(self.port)
+        if self.port != 0:  # 0: a free one, for tests and embedding
+            _check_port(self.port)
         if self.pool4 is None and self.pool6 is None:
             raise ConfigError("at least one of pool4 and pool6 is needed", field="pool4")
         for name, pool, longest in (("pool4", self.pool4, 30), ("pool6", self.pool6, 126)):

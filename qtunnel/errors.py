@@ -70,7 +70,11 @@ class ServerNotVerifiedError(QTunnelError):
 
 
 class ConnectionFailedError(QTunnelError):
-    """The tunnel could not be established, or ended for good."""
+    """The tunnel could not be established, or ended. is_final: trying again cannot help."""
+
+    def __init__(self, message: str, *, is_final: bool = False) -> None:
+        super().__init__(message)
+        self.is_final = is_final
 
 
 class NetworkOverlapError(QTunnelError):

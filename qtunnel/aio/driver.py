@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
-from qtunnel.burst import MAX_BURST, Burst, Received, SendResult, Transmit, TunEdge, UdpEdge
+from qtunnel.burst import MAX_BURST, Address, Burst, Received, SendResult, Transmit, TunEdge, UdpEdge
 from qtunnel.drops import DropCounts, DropReason
 
 __all__ = ["Core", "Driver", "FileTunEdge", "FileUdpEdge", "PacketPort"]
@@ -49,11 +49,11 @@ class FileTunEdge(TunEdge, Protocol):
 class FileUdpEdge(UdpEdge, Protocol):
     """A UdpEdge with a descriptor to wait on."""
 
-    @property
-    def family(self) -> int: ...  # noqa: D102
+    path_id: int
+    error_wakeups: int
 
     @property
-    def path_id(self) -> int: ...  # noqa: D102
+    def local_address(self) -> Address: ...  # noqa: D102
 
     def fileno(self) -> int: ...  # noqa: D102
     def close(self) -> None: ...  # noqa: D102
@@ -124,7 +124,7 @@ class Driver:
     ) -> None:
         self._core = core
         self._loop = asyncio.get_running_loop()
-        self._sockets = {(each.path_id, each.family): each for each in sockets}
+        self._sockets = {(each.path_id, ":" in each.local_address[0]): each for each in sockets}
         self._on_events = on_events
         self._tun = tun
         self._port = port
@@ -141,6 +141,12 @@ class Driver:
         """Begin to listen and send what the core has to send."""
         for each in self._sockets.values():
             self._loop.add_reader(each.fileno(), self._udp_readable, each)
+        self.flush()
+
+    def attach(self, *, tun: FileTunEdge | None = None, port: PacketPort | None = None) -> None:
+        """Carry packets from and to this TUN, or this port, from now on."""
+        self._read_tun(False)
+        self._tun, self._port = tun, port
         self.flush()
 
     def close(self) -> None:
@@ -248,8 +254,7 @@ class Driver:
                 self.drops[DropReason.UDP_SEND] += 1
 
     def _socket_for(self, transmit: Transmit) -> FileUdpEdge | None:
-        family = 10 if ":" in transmit.remote[0] else 2  # AF_INET6, AF_INET on Linux
-        return self._sockets.get((transmit.path_id, family))
+        return self._sockets.get((transmit.path_id, ":" in transmit.remote[0]))
 
     def _write_packets(self, packets: list[bytes]) -> None:
         edge = self._tun if self._tun is not None else self._port

@@ -28,14 +28,13 @@ from qtunnel.masque.events import (
     RoutesAdvertised,
     SessionEnded,
 )
-from qtunnel.masque.request import ResponseRejectedError, build_request, check_response
+from qtunnel.masque.request import ResponseRejectedError, build_request, check_response, is_interim_response
 from qtunnel.masque.session import Session
 from qtunnel.masque.uri_template import default_template, parse_template
 from qtunnel.quic.events import (
-    CloseCause,
     ConnectionClosed,
-    DataReceived,
     DatagramsReceived,
+    DataReceived,
     GoawayReceived,
     HandshakeCompleted,
     HeadersReceived,
@@ -46,6 +45,7 @@ from qtunnel.quic.events import (
 )
 from qtunnel.quic.h3 import HttpConnection
 from qtunnel.quic.settings import ConnectionSettings
+from qtunnel.tunnel.endings import H3_NO_ERROR, H3_REQUEST_CANCELLED, describe_close
 from qtunnel.tunnel.events import (
     AddressesChanged,
     Closed,
@@ -54,12 +54,15 @@ from qtunnel.tunnel.events import (
     InnerMtuChanged,
     Ipv6Refused,
     RoutesChanged,
+    ServerVerified,
     TunnelEvent,
 )
-from qtunnel.tunnel.ip_stream import MIN_IPV6_MTU, IpStream
-from qtunnel.tunnel.ipv6_check import CheckResult, Ipv6Check
+from qtunnel.tunnel.ip_stream import MIN_IPV6_MTU, IpStream, too_small_for_ipv6
+from qtunnel.tunnel.ipv6_check import Ipv6Check
 from qtunnel.tunnel.ranges import as_prefixes, as_ranges
 from qtunnel.tunnel.stats import TrafficStats
+
+ALL_NODES: Final = IPv6Address("ff02::1")
 
 __all__ = ["ClientState", "ClientTunnel"]
 
@@ -71,10 +74,6 @@ SETTLE_TIME: Final = 0.5
 """Seconds to wait for the second address family once the first is there; some servers send them apart."""
 MAX_ROUTES: Final = 1024
 """Prefixes taken from the server's routes; a range can fall into hundreds of prefixes."""
-H3_NO_ERROR: Final = 0x100
-H3_REQUEST_CANCELLED: Final = 0x10C
-H3_REQUEST_REJECTED: Final = 0x10B
-ALL_NODES: Final = IPv6Address("ff02::1")
 
 
 class ClientState(Enum):
@@ -102,7 +101,9 @@ class ClientTunnel:
     """The six verbs, towards TUN and UDP, for one connection to one server address.
 
     own_addresses: this host's addresses, refused as a source of packets from the server. check_identifier: 16
-    random bits for our echoes. Call get_timer and datagrams_to_send after every call that takes `now`.
+    random bits for our echoes. hold_request: verify the server but ask for nothing, and so send no token, before
+    allow_request; for racing several addresses of one server. Call get_timer and datagrams_to_send after every
+    call that takes `now`.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class ClientTunnel:
         *,
         own_addresses: Collection[IPAddress] = (),
         check_identifier: int = 0x7171,
+        hold_request: bool = False,
     ) -> None:
         self.config = config
         self.remote = remote
@@ -125,6 +127,8 @@ class ClientTunnel:
         self.stats = TrafficStats()  # replaced by the stream's once there is one
         self._connection = HttpConnection.client(settings, remote, now)
         self._own_addresses = own_addresses
+        self._hold_request = hold_request
+        self._settings: SettingsReceived | None = None
         self._check_identifier = check_identifier
         self._icmp = IcmpErrors(address4=None, address6=None)
         self._stream: IpStream | None = None
@@ -160,6 +164,11 @@ class ClientTunnel:
             elif self.state is not ClientState.UP:
                 self._fail(CloseReason.NO_ANSWER, "The server did not answer the request in time", now)
         self._advance(now)
+
+    def allow_request(self, now: float) -> None:
+        """Go on after hold_request: this address of the server won."""
+        self._hold_request = False
+        self._send_request(now)
 
     def set_own_addresses(self, addresses: Collection[IPAddress]) -> None:
         """Tell the tunnel this host's present addresses."""
@@ -226,9 +235,7 @@ class ClientTunnel:
             try:
                 self._handle_event(event, now)
             except PeerProtocolError as error:
-                self._fail(
-                    CloseReason.PROTOCOL, f"The server broke the protocol: {error}", now, error.error_code
-                )
+                self._fail(CloseReason.PROTOCOL, f"The server broke the protocol: {error}", now, error.error_code)
         if self.state is ClientState.OPENING:
             self._try_up(now)
         if self.state is ClientState.UP:
@@ -247,8 +254,10 @@ class ClientTunnel:
             case HandshakeCompleted():
                 self._enter(ClientState.WAITING_FOR_SETTINGS)
                 self._give_up_at = now + REQUEST_TIMEOUT
+                self._events.append(ServerVerified(time=now, remote=address_text(self.remote)))
             case SettingsReceived():
-                self._send_request(event, now)
+                self._settings = event
+                self._send_request(now)
             case HeadersReceived():
                 self._receive_response(event, now)
             case DataReceived():
@@ -264,8 +273,9 @@ class ClientTunnel:
             case _:
                 pass
 
-    def _send_request(self, settings: SettingsReceived, now: float) -> None:
-        if self.state is not ClientState.WAITING_FOR_SETTINGS:
+    def _send_request(self, now: float) -> None:
+        settings = self._settings
+        if self.state is not ClientState.WAITING_FOR_SETTINGS or self._hold_request or settings is None:
             return
         if not settings.extended_connect:
             self._fail(
@@ -292,6 +302,8 @@ class ClientTunnel:
 
     def _receive_response(self, event: HeadersReceived, now: float) -> None:
         if event.stream_id != self._stream_id or self.state is not ClientState.REQUESTED:
+            return
+        if is_interim_response(event.headers):
             return
         try:
             check_response(event.headers)
@@ -362,20 +374,17 @@ class ClientTunnel:
         if stream is None:
             self.stats.drops[DropReason.NO_SESSION] += len(packets)
             return
-        accepted = stream.receive(packets, now)
-        self._to_tun += stream.answer_link_echoes(accepted, self._address6(), now)
+        self._to_tun += stream.receive(packets, now)
 
     def _receive_datagrams(self, payloads: list[bytes], now: float) -> None:
         stream = self._stream
         if stream is None:
             self.stats.drops[DropReason.NO_SESSION] += len(payloads)
             return
-        packets = [packet for payload in payloads if (packet := stream.session.receive_datagram(payload)) is not None]
-        if packets:
-            self._receive_packets(packets, now)
+        self._to_tun += stream.receive_datagrams(payloads, now)
 
     def _connection_closed(self, event: ConnectionClosed, now: float) -> None:
-        reason, text = _describe_close(event, was_up=self.state is ClientState.UP, remote=self.remote)
+        reason, text = describe_close(event, was_up=self.state is ClientState.UP, remote=self.remote)
         self._closed(reason, text, now)
 
     # addresses, routes, size
@@ -383,7 +392,7 @@ class ClientTunnel:
     def _addresses_assigned(self, event: AddressesAssigned, now: float) -> None:
         addresses: list[IPInterface] = []
         for version in (4, 6):
-            # The first of each family is ours to use on the TUN; a prefix holds more, which RFC 9484 §4.7.1 allows.
+            # The first of each family is for the TUN; a prefix holds more, which RFC 9484 §4.7.1 allows.
             addresses += [address for address in event.addresses if address.version == version][:1]
         self._refused_families = {4, 6} - {address.version for address in addresses}
         if not event.refused:
@@ -450,7 +459,7 @@ class ClientTunnel:
         stream = self._stream
         if stream is not None and stream.mtu < MIN_IPV6_MTU and self._address6() is not None:
             self._refuse_ipv6(
-                f"the path carries packets of {stream.mtu} bytes inside and IPv6 needs {MIN_IPV6_MTU} (RFC 8200 §5)",
+                too_small_for_ipv6(stream.mtu),
                 now,
             )
 
@@ -484,7 +493,7 @@ class ClientTunnel:
         sources += self.config.advertise
         ipv6 = self._address6() is not None or any(network.version == 6 for network in self.config.advertise)
         stream.set_policies(
-            egress=Policy(sources=sources, ipv6=ipv6),
+            egress=Policy(sources=sources, ipv6=ipv6, link_local=True),
             ingress=Policy(own_addresses=self._own_addresses, ipv6=ipv6),
         )
         self._icmp.address4 = self._address4()
@@ -524,41 +533,3 @@ class ClientTunnel:
             return
         self._enter(ClientState.CLOSED)
         self._events.append(Closed(time=now, reason=reason, text=text))
-
-
-def _describe_close(event: ConnectionClosed, *, was_up: bool, remote: Address) -> tuple[CloseReason, str]:
-    """Return why the connection ended, and a sentence for a person."""
-    where = address_text(remote)
-    match event.cause:
-        case CloseCause.HANDSHAKE_TIMEOUT:
-            return CloseReason.NO_ANSWER, f"No answer from {where}"
-        case CloseCause.IDLE_TIMEOUT:
-            return CloseReason.IDLE, f"Nothing heard from {where} for the idle timeout"
-        case CloseCause.STATELESS_RESET:
-            return CloseReason.RESET, f"The server at {where} has restarted: it no longer knows this connection"
-        case CloseCause.NOT_VERIFIED:
-            return CloseReason.NOT_VERIFIED, f"The server at {where} could not be verified: {event.reason}"
-        case CloseCause.TLS_ALERT:
-            return CloseReason.TLS, f"The TLS handshake with {where} failed: {event.reason}"
-        case CloseCause.LOCAL:
-            return CloseReason.PROTOCOL, f"Closed the connection to {where}: {event.reason}"
-        case CloseCause.PEER:
-            return _describe_peer_close(event, was_up=was_up, where=where)
-    return CloseReason.PEER, event.reason
-
-
-def _describe_peer_close(event: ConnectionClosed, *, was_up: bool, where: str) -> tuple[CloseReason, str]:
-    said = f"{event.reason} " if event.reason else ""
-    text = f"The server at {where} closed the connection ({said}code {event.error_code:#x})"
-    if event.is_application and event.error_code == H3_REQUEST_REJECTED and was_up:
-        return (
-            CloseReason.REPLACED,
-            f"The server at {where} closed this tunnel because the same user connected again from elsewhere. "
-            "Give each device a user of its own",
-        )
-    if event.is_application and event.error_code == 0x106 and not was_up:
-        # What the mqvpn server does instead of answering: wrong key, headers it dislikes, or no room.
-        return CloseReason.AUTHENTICATION, f"{text}; it refused the token or the request"
-    if event.is_application and event.error_code == H3_NO_ERROR:
-        return CloseReason.SHUTDOWN, text
-    return CloseReason.PEER, text

@@ -24,6 +24,7 @@ __all__ = [
     "RequestRefused",
     "ResolveName",
     "RoutesChanged",
+    "ServerVerified",
     "SessionClosed",
     "SessionOpened",
     "TunnelEvent",
@@ -63,6 +64,13 @@ class Connecting(TunnelEvent):
 
     remote: str
     attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerVerified(TunnelEvent):
+    """Client: the server is the expected one; the token has not been sent yet."""
+
+    remote: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

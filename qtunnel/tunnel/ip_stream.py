@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address
 from typing import Final
 
-from qtunnel.ip.echo import answer_echo
 from qtunnel.ip.forward import Forwarder, HopLimit, IcmpErrors
 from qtunnel.ip.policy import Policy
 from qtunnel.masque.session import Session
@@ -13,17 +11,17 @@ from qtunnel.quic.h3 import HttpConnection
 from qtunnel.tunnel.ipv6_check import CheckResult, Ipv6Check
 from qtunnel.tunnel.stats import TrafficStats
 
-__all__ = ["MIN_IPV6_MTU", "IpStream"]
+__all__ = ["MIN_IPV6_MTU", "IpStream", "too_small_for_ipv6"]
 
 MIN_IPV6_MTU: Final = 1280
-ALL_NODES: Final = IPv6Address("ff02::1").packed
 
 
 class IpStream:
     """Egress is what we send into the tunnel, ingress what comes out of it.
 
     icmp: who speaks when a packet is refused. ingress must refuse this host's own addresses as a source, since
-    accept_local makes the kernel believe them (docs/design/0004-too-big.md).
+    accept_local makes the kernel believe them (docs/design/0004-too-big.md). Echoes to ff02::1 are answered by
+    the ingress itself (RFC 9484 §7.2), so that it also holds without a TUN.
     """
 
     def __init__(
@@ -94,24 +92,14 @@ class IpStream:
         self.stats.icmp_sent += len(packets)
         self._queue(packets, now)
 
-    def answer_link_echoes(self, packets: list[bytes], own_address: IPv6Address | None, now: float) -> list[bytes]:
-        """Answer ICMPv6 echoes sent to ff02::1 (RFC 9484 §7.2) and return the other packets.
-
-        Done here and not left to the kernel, so that it also holds without a TUN.
-        """
-        if own_address is None or not any(packet[24:40] == ALL_NODES for packet in packets):
-            return packets
-        rest = []
-        replies = []
-        for packet in packets:
-            reply = answer_echo(packet, own_address) if packet[24:40] == ALL_NODES else None
-            if reply is None:
-                rest.append(packet)
-            else:
-                replies.append(reply)
-        if replies:
-            self._queue(replies, now)
-        return rest
+    def receive_datagrams(self, payloads: list[bytes], now: float) -> list[bytes]:
+        """Check HTTP Datagram payloads that do not begin with the plain Context ID, as receive does packets."""
+        session = self.session
+        packets = [packet for payload in payloads if (packet := session.receive_datagram(payload)) is not None]
+        if session.drops:
+            self.stats.drops.update(session.drops)
+            session.drops.clear()
+        return self.receive(packets, now) if packets else []
 
     def run_ipv6_check(self, now: float) -> bool:
         """Send the echoes that are due; return True once the check has just ended without an answer."""
@@ -120,7 +108,7 @@ class IpStream:
             return False
         while (packet := check.packet_to_send(now)) is not None:
             self._queue([packet], now)
-        return check.result is CheckResult.DOES_NOT_FIT
+        return check.has_failed
 
     def get_timer(self) -> float | None:
         """Return when run_ipv6_check is due."""
@@ -133,3 +121,7 @@ class IpStream:
             self.stats.drops.update(drops)
             self.stats.packets_out -= sum(drops.values())
 
+
+def too_small_for_ipv6(mtu: int) -> str:
+    """Return why IPv6 is refused when the tunnel carries packets of mtu bytes."""
+    return f"the path carries packets of {mtu} bytes inside and IPv6 needs {MIN_IPV6_MTU} (RFC 8200 §5)"

@@ -43,6 +43,11 @@ class Ipv6Check:
         self._sent = 0
         self.result = CheckResult.PENDING
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether every echo stayed unanswered."""
+        return self.result is CheckResult.DOES_NOT_FIT
+
     def get_timer(self) -> float | None:
         """Return when packet_to_send has something to do next; None once the result is known."""
         if self.result is not CheckResult.PENDING:

@@ -17,8 +17,8 @@ from qtunnel.ip.policy import destination
 from qtunnel.quic.endpoint import Endpoint
 from qtunnel.quic.events import (
     ConnectionClosed,
-    DataReceived,
     DatagramsReceived,
+    DataReceived,
     HeadersReceived,
     HttpEvent,
     PacketsReceived,
@@ -28,6 +28,7 @@ from qtunnel.quic.h3 import HttpConnection
 from qtunnel.quic.settings import EndpointSettings
 from qtunnel.tunnel.address_pool import AddressPool
 from qtunnel.tunnel.admission import Admission, Admitted, PendingName, Refused
+from qtunnel.tunnel.endings import H3_NO_ERROR, H3_REQUEST_CANCELLED, H3_REQUEST_REJECTED
 from qtunnel.tunnel.events import CloseReason, RequestRefused, ResolveName, SessionClosed, TunnelEvent
 from qtunnel.tunnel.routing_table import RoutingTable
 from qtunnel.tunnel.server_session import ServerSession
@@ -39,9 +40,6 @@ logger = logging.getLogger(__name__)
 
 LINGER: Final = 1.0
 """Seconds a connection stays open after a refusal, for the client to read the status and close."""
-H3_NO_ERROR: Final = 0x100
-H3_REQUEST_REJECTED: Final = 0x10B
-H3_REQUEST_CANCELLED: Final = 0x10C
 
 
 class ServerTunnel:
@@ -214,10 +212,10 @@ class ServerTunnel:
                 if session is None or event.stream_id != session.stream.stream_id:
                     self.stats.drops[DropReason.NO_SESSION] += len(event.packets)
                 else:
-                    self._receive_packets(session, event.packets, now)
+                    self._dispatch(session, session.stream.receive(event.packets, now), now)
             case DatagramsReceived():
                 if session is not None and event.stream_id == session.stream.stream_id:
-                    self._receive_packets(session, session.receive_datagrams(event.payloads), now)
+                    self._dispatch(session, session.stream.receive_datagrams(event.payloads, now), now)
             case HeadersReceived():
                 self._receive_request(connection, event, now)
             case DataReceived():
@@ -284,7 +282,7 @@ class ServerTunnel:
         self._update_routes(session)
         self._collect(session)
         if packets:
-            self._receive_packets(session, packets, now)
+            self._dispatch(session, session.stream.receive(packets, now), now)
         if session.ended:
             self._end(session, CloseReason.PEER, now, error_code=H3_NO_ERROR)
 
@@ -313,10 +311,8 @@ class ServerTunnel:
 
     # packets
 
-    def _receive_packets(self, session: ServerSession, packets: list[bytes], now: float) -> None:
-        accepted = session.stream.receive(packets, now)
-        pool6 = self.config.pool6
-        accepted = session.stream.answer_link_echoes(accepted, None if pool6 is None else pool6.ip, now)
+    def _dispatch(self, session: ServerSession, accepted: list[bytes], now: float) -> None:
+        """Hand accepted inner packets of a client to the TUN, or to the client they are for."""
         lookup = self._routes.lookup
         to_clients: dict[ServerSession, list[bytes]] = {}
         for packet in accepted:

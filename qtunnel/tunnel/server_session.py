@@ -27,9 +27,9 @@ from qtunnel.masque.session import Session
 from qtunnel.quic.h3 import HttpConnection
 from qtunnel.tunnel.admission import Admitted
 from qtunnel.tunnel.events import InnerMtuChanged, Ipv6Refused, PrefixesChanged, SessionOpened, TunnelEvent
-from qtunnel.tunnel.ip_stream import MIN_IPV6_MTU, IpStream
+from qtunnel.tunnel.ip_stream import MIN_IPV6_MTU, IpStream, too_small_for_ipv6
 from qtunnel.tunnel.ipv6_check import Ipv6Check
-from qtunnel.tunnel.ranges import as_ip_ranges, as_prefixes, as_ranges
+from qtunnel.tunnel.ranges import as_ip_ranges, as_prefixes, as_ranges, contains
 
 __all__ = ["ServerSession"]
 
@@ -115,11 +115,6 @@ class ServerSession:
                     pass  # a client that assigns us an address: legal (RFC 9484 §4.7.1), and we need none
         self._send_capsules()
         return packets
-
-    def receive_datagrams(self, payloads: list[bytes]) -> list[bytes]:
-        """Return the inner packets among HTTP Datagram payloads whose context id was not the plain one."""
-        receive = self.stream.session.receive_datagram
-        return [packet for payload in payloads if (packet := receive(payload)) is not None]
 
     def advance(self, now: float) -> None:
         """Follow the packet size, and run the check of RFC 9484 §7.2. Due at stream.get_timer()."""
@@ -207,32 +202,24 @@ class ServerSession:
         refused = tuple(prefix for prefix in offered if prefix not in accepted)
         self.prefixes = accepted
         self._update_policies()
-        self.events.append(
-            PrefixesChanged(time=now, user=self.user.name, prefixes=accepted, refused=refused)
-        )
+        self.events.append(PrefixesChanged(time=now, user=self.user.name, prefixes=accepted, refused=refused))
         if refused:
             logger.warning(
-                "%s announced networks it has no permission for: %s (permit with: qtunnel user add %s --prefix NET)",
+                "%s announced networks its user has no permission for: %s",
                 self.user.name,
                 ", ".join(map(str, refused)),
-                self.user.name,
             )
 
     def _is_permitted(self, prefix: IPNetwork) -> bool:
-        return any(
-            prefix.version == permitted.version
-            and permitted.network_address <= prefix.network_address
-            and prefix.broadcast_address <= permitted.broadcast_address
-            for permitted in self.user.prefixes
-        )
+        return any(contains(permitted, prefix) for permitted in self.user.prefixes)
 
     def _update_policies(self) -> None:
-        """Sources by BCP 38: the assigned addresses and the routed prefixes; destinations as advertised."""
+        """Hold the client to BCP 38: sources are the assigned addresses and the routed prefixes."""
         sources: list[IPNetwork] = [ip_network(address) for address in self.addresses]
         sources += self.prefixes
         ipv6 = any(source.version == 6 for source in sources)
         self.stream.set_policies(
-            egress=Policy(ipv6=ipv6),
+            egress=Policy(ipv6=ipv6, link_local=True),
             ingress=Policy(
                 sources=sources,
                 destinations=as_ip_ranges(self._routes),
@@ -256,10 +243,7 @@ class ServerSession:
         )
 
     def _refuse_too_small(self, now: float) -> None:
-        self._refuse_ipv6(
-            f"the path carries packets of {self.stream.mtu} bytes inside and IPv6 needs {MIN_IPV6_MTU} (RFC 8200 §5)",
-            now,
-        )
+        self._refuse_ipv6(too_small_for_ipv6(self.stream.mtu), now)
 
     def _refuse_ipv6(self, reason: str, now: float) -> None:
         """Withdraw the IPv6 address and routes by new complete lists; IPv4 goes on."""
@@ -287,8 +271,6 @@ def _host_interface(address: IPAddress) -> IPInterface:
 
 def _intersection(a: IPNetwork, b: IPNetwork) -> IPNetwork | None:
     """Return the smaller of two networks if one contains the other; networks never overlap in part."""
-    if a.version != b.version:
-        return None
-    small, large = (a, b) if a.prefixlen >= b.prefixlen else (b, a)
-    inside = large.network_address <= small.network_address <= large.broadcast_address
-    return small if inside else None
+    if contains(a, b):
+        return b
+    return a if contains(b, a) else None

@@ -1,0 +1,1 @@
+"""IP over HTTP/3."""
