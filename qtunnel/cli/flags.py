@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-__all__ = ["Flag", "SectionedCommand", "add_flags", "origins_of", "values_said"]
+__all__ = ["Flag", "SectionedOption", "add_flags", "origins_of", "values_said"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +44,6 @@ class SectionedOption(click.Option):
     """An option that knows under which heading of the help it belongs."""
 
     section = "Options"
-
-
-class SectionedCommand(click.Command):
-    """A command whose help has its options under headings, in the order of the table."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each section as a list of its own."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                sections.setdefault(getattr(parameter, "section", "Options"), []).append(record)
-        for name, records in sections.items():
-            with formatter.section(name):
-                formatter.write_dl(records)
 
 
 def add_flags(flags: Sequence[Flag]) -> Callable[[Callable[..., None]], Callable[..., None]]:

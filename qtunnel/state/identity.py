@@ -28,7 +28,9 @@ __all__ = [
     "ServerIdentity",
     "certificate_covers",
     "certificate_fingerprint",
+    "certificate_names",
     "generate_server_name",
+    "kept_server_name",
     "load_or_create_identity",
     "load_secret",
     "operator_identity",
@@ -127,20 +129,34 @@ def certificate_fingerprint(certificate_pem: bytes) -> str:
     Raises:
         StateError: there is no certificate in it.
     """
-    return _first_certificate(certificate_pem).fingerprint(hashes.SHA256()).hex()
+    try:
+        return x509.load_pem_x509_certificate(certificate_pem).fingerprint(hashes.SHA256()).hex()
+    except ValueError as error:
+        raise StateError("there is no certificate in PEM form") from error
+
+
+def certificate_names(certificate_pem: bytes) -> list[str]:
+    """Return the host names the first certificate is for, in its order; empty when there is no certificate."""
+    try:
+        certificate = x509.load_pem_x509_certificate(certificate_pem)
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except (x509.ExtensionNotFound, ValueError):
+        return []
+    return extension.value.get_values_for_type(x509.DNSName)
 
 
 def certificate_covers(certificate_pem: bytes, server_name: str) -> bool:
     """Tell whether the first certificate is for that host name, exactly or by one wildcard label."""
-    try:
-        extension = _first_certificate(certificate_pem).extensions.get_extension_for_class(
-            x509.SubjectAlternativeName
-        )
-    except (x509.ExtensionNotFound, ValueError):
-        return False
     name = server_name.lower()
     wildcard = f"*.{name.partition('.')[2]}"
-    return any(known.lower() in (name, wildcard) for known in extension.value.get_values_for_type(x509.DNSName))
+    return any(known.lower() in (name, wildcard) for known in certificate_names(certificate_pem))
+
+
+def kept_server_name(state: Path) -> str | None:
+    """Return the name the server's own certificate is for, None when there is no such certificate (yet)."""
+    certificate = read_private(state / "identity" / "certificate.pem", max_bytes=MAX_PEM)
+    names = [] if certificate is None else certificate_names(certificate)
+    return names[0] if names else None
 
 
 def _create(directory: Path, server_name: str, now: datetime) -> None:
@@ -210,10 +226,3 @@ def _check_pair(certificate_pem: bytes, key_pem: bytes, problem: StateError | Co
         raise problem from None  # the cause could quote key material
     if not is_pair:
         raise problem
-
-
-def _first_certificate(certificate_pem: bytes) -> x509.Certificate:
-    try:
-        return x509.load_pem_x509_certificate(certificate_pem)
-    except ValueError as error:
-        raise StateError("there is no certificate in PEM form") from error

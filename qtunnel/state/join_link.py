@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from qtunnel.config import DEFAULT_PORT
 from qtunnel.errors import ConfigError
 
-__all__ = ["MAX_LINK", "SCHEME", "JoinLink", "looks_like_link", "parse_join_link"]
+__all__ = ["MAX_LINK", "SCHEME", "JoinLink", "is_host", "looks_like_link", "parse_join_link"]
 
 SCHEME: Final = "qtunnel"
 MAX_LINK: Final = 4096
@@ -45,7 +45,7 @@ class JoinLink:
     token: str = field(repr=False)
 
     def __post_init__(self) -> None:
-        if not _is_address(self.host) and not _is_host_name(self.host):
+        if not is_host(self.host):
             raise ConfigError(f"the host {self.host!r} is neither a name nor an address", field="link")
         if not 1 <= self.port <= 65535:
             raise ConfigError(f"the port {self.port} is outside 1 to 65535", field="link")
@@ -67,6 +67,11 @@ class JoinLink:
         fingerprint = f"&fp={self.fingerprint}" if self.fingerprint else ""
         name = quote(self.server_name, safe="")
         return f"{SCHEME}://{host}:{self.port}/?name={name}{fingerprint}&user={self.user}#{self.token}"
+
+
+def is_host(text: str) -> bool:
+    """Tell whether text is a host name or an address, as a link can carry it."""
+    return _is_address(text) or _is_host_name(text)
 
 
 def looks_like_link(text: str) -> bool:

@@ -19,17 +19,17 @@ __all__ = ["ServerRecord", "load_server_record", "save_server_record"]
 class ServerRecord:
     """A server as the next start and `qtunnel user` need to know it.
 
-    public_host, public_port: what links say. is_guessed: the host was not told but taken from the default route.
-    fingerprint: what links say; None with an operator's own certificate. instance: the control socket's name.
+    public_name: what was told with --public-name, if anything. public_host, public_port, fingerprint: what links
+    say; no fingerprint with an operator's own certificate. instance: the control socket's name.
     """
 
     version: int = 1
     server_name: str
     pool4: IPv4Interface | None = None
     pool6: IPv6Interface | None = None
+    public_name: str | None = None
     public_host: str
     public_port: int
-    is_guessed: bool = False
     fingerprint: str | None = None
     instance: str = "server"
 

@@ -1,0 +1,188 @@
+"""`qtunnel status`: what the running tunnels on this host are doing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from qtunnel.cli.command import Command
+from qtunnel.cli.output import byte_count, duration, pairs, say, styled, table
+from qtunnel.errors import NotRunningError, QTunnelError
+from qtunnel.state.paths import control_socket, running_instances, runtime_directory
+
+__all__ = ["show_status", "status"]
+
+
+@click.command(
+    cls=Command,
+    epilog="\b\nExamples:\n  sudo qtunnel status\n  sudo qtunnel status server --json | jq .sessions",
+)
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print what the tunnel said, as JSON.")
+def status(name: str | None, as_json: bool) -> None:
+    """Show the running tunnels of this host, or the one named NAME.
+
+    A client is named like its profile, a server `server`, unless --name said otherwise.
+    """
+    runtime = runtime_directory(os.environ)
+    names = [name] if name is not None else _live_names(runtime)
+    if not names:
+        raise NotRunningError(f"no tunnel is running here (none has a control socket in {runtime})")
+    if as_json and len(names) > 1:
+        raise NotRunningError(f"several tunnels are running; name one of {', '.join(names)}")
+    for each in names:
+        answer = _ask(runtime, each)
+        if as_json:
+            say(json.dumps(answer, indent=2))
+        else:
+            show_status(each, answer)
+
+
+def show_status(name: str, answer: Mapping[str, Any]) -> None:
+    """Print what a tunnel said about itself. Anything may be missing: it may be another version."""
+    if answer.get("role") == "server":
+        _show_server(name, answer)
+    else:
+        _show_client(name, answer)
+    for warning in _list(answer.get("warnings")):
+        styled(f"  warning: {warning}", "yellow")
+
+
+def _show_client(name: str, answer: Mapping[str, Any]) -> None:
+    since = _number(answer.get("since_s"))
+    up = f" for {duration(since)}" if since is not None and answer.get("state") == "connected" else ""
+    styled(f"{name}: client, {answer.get('state', 'state unknown')}{up}", "bold")
+    remote = answer.get("remote")
+    pairs(
+        {
+            "server": f"{answer.get('server', '?')}{f' at {remote}' if remote else ''}",
+            "server name": answer.get("server_name"),
+            "last outage": answer.get("last_error"),
+            "device": answer.get("tun"),
+            "addresses": _joined(answer.get("addresses")),
+            "networks": _joined(answer.get("peer_routes")),
+            "IPv6": answer.get("ipv6") if answer.get("ipv6") != "ok" else None,
+            "inner MTU": answer.get("inner_mtu") or None,
+            "path MTU": answer.get("path_mtu"),
+            "round trip": _milliseconds(answer.get("rtt_ms")),
+            "received": _traffic(answer, "in"),
+            "sent": _traffic(answer, "out"),
+            "drops": _drops(answer.get("drops")),
+            "sockets": "; ".join(_sockets(answer)),
+        }
+    )
+
+
+def _show_server(name: str, answer: Mapping[str, Any]) -> None:
+    sessions = [session for session in _list(answer.get("sessions")) if isinstance(session, dict)]
+    state = answer.get("state", f"{len(sessions)} of {answer.get('users', '?')} users connected")
+    styled(f"{name}: server, {state}", "bold")
+    pairs(
+        {
+            "listening on": _joined(answer.get("listen")),
+            "device": answer.get("tun"),
+            "inside": _joined(answer.get("inner_addresses")),
+            "handshakes": answer.get("handshakes") or None,
+            "retry": "on: many handshakes at once" if answer.get("retry_active") else None,
+            "drops": _drops(answer.get("drops")),
+            "sockets": "; ".join(_sockets(answer)),
+        }
+    )
+    if sessions:
+        say()
+        headers = ("user", "from", "addresses", "up", "MTU", "RTT", "received", "sent", "drops")
+        table(headers, [_session_row(session) for session in sessions])
+
+
+def _session_row(session: Mapping[str, Any]) -> tuple[object, ...]:
+    since = _number(session.get("since_s"))
+    inside = [*_list(session.get("addresses")), *_list(session.get("prefixes"))]
+    return (
+        session.get("user", "?"),
+        session.get("remote", "?"),
+        _joined(inside),
+        "-" if since is None else duration(since),
+        session.get("inner_mtu", "-"),
+        _milliseconds(session.get("rtt_ms")) or "-",
+        byte_count(_number(session.get("bytes_in")) or 0),
+        byte_count(_number(session.get("bytes_out")) or 0),
+        _drops(session.get("drops")) or "-",
+    )
+
+
+def _sockets(answer: Mapping[str, Any]) -> list[str]:
+    listed = answer.get("sockets", [answer["socket"]] if answer.get("socket") else [])
+    lines = []
+    for socket in _list(listed):
+        if not isinstance(socket, dict):
+            continue
+        drops = _number(socket.get("receive_drops")) or 0
+        lost = f", {drops:.0f} datagrams lost because the receive buffer was full" if drops else ""
+        buffers = "/".join(byte_count(_number(socket.get(key)) or 0) for key in ("receive_buffer", "send_buffer"))
+        lines.append(f"{socket.get('local', 'UDP')}, buffers {buffers}{lost}")
+    return lines
+
+
+def _live_names(runtime: Path) -> list[str]:
+    """Return the names of tunnels that answer; one name is kept in any case, for its error to be told."""
+    names = running_instances(runtime)
+    if len(names) < 2:
+        return names
+    live = []
+    for name in names:
+        try:
+            _ask(runtime, name)
+        except NotRunningError:
+            continue  # left over by a crash
+        except QTunnelError:
+            pass
+        live.append(name)
+    return live
+
+
+def _ask(runtime: Path, name: str) -> dict[str, Any]:
+    from qtunnel.aio.control import control_request
+
+    try:
+        return asyncio.run(control_request(control_socket(runtime, name), "status"))
+    except NotRunningError as error:
+        others = [other for other in running_instances(runtime) if other != name]
+        hint = f". Others: {', '.join(others)}" if others else ""
+        raise NotRunningError(f"{error}{hint}") from error
+
+
+def _traffic(answer: Mapping[str, Any], direction: str) -> str | None:
+    count = _number(answer.get(f"bytes_{direction}"))
+    packets = _number(answer.get(f"packets_{direction}"))
+    if count is None or packets is None:
+        return None
+    return f"{byte_count(count)} in {packets:,.0f} packets"
+
+
+def _drops(drops: object) -> str:
+    if not isinstance(drops, dict):
+        return ""
+    return ", ".join(f"{reason} {count}" for reason, count in drops.items() if count)
+
+
+def _milliseconds(value: object) -> str | None:
+    number = _number(value)
+    return None if number is None else f"{number:.1f} ms"
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _joined(value: object) -> str:
+    return ", ".join(str(item) for item in _list(value))
