@@ -28,6 +28,7 @@ class Daemon:
         log: Path,
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
+        pass_fds: Sequence[int] = (),
     ) -> None:
         self.name = name
         self.log = log
@@ -39,6 +40,7 @@ class Daemon:
                 stderr=subprocess.STDOUT,
                 env=os.environ | {"PYTHONUNBUFFERED": "1"} | dict(env or {}),
                 start_new_session=True,
+                pass_fds=pass_fds,
             )
         if stdin is not None and self._process.stdin is not None:
             self._process.stdin.write(stdin.encode())

@@ -11,6 +11,7 @@ from types import FrameType, TracebackType
 from typing import Self
 
 from netlab.addresses import IPAddress, Subnet
+from netlab.backends import Backend, choose
 from netlab.errors import Interrupted
 from netlab.host import Host
 from netlab.ledger import Ledger
@@ -51,7 +52,9 @@ class Link:
 class Network:
     """Hosts and links of one run. Use as a context manager; SIGTERM and SIGHUP then end it in order, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, backend: str | None = None) -> None:
+        self._backend_name = backend
+        self._backend: Backend | None = None
         self.hosts: dict[str, Host] = {}
         self.links: list[Link] = []
 
@@ -70,6 +73,8 @@ class Network:
         for number in self._old_handlers:
             signal.signal(number, signal.SIG_IGN)
         try:
+            if self._backend is not None:
+                self._backend.close()
             for host in self.hosts.values():
                 host.close()
         finally:
@@ -87,6 +92,12 @@ class Network:
     def directory(self) -> Path:
         """A directory for files of this run; only root can look inside, and it is removed at the end."""
         return self._ledger.directory
+
+    def backend(self, host: Host) -> Backend:
+        """Return what shapes links here, chosen (by trying on a host) when first asked for."""
+        if self._backend is None:
+            self._backend = choose(self._backend_name, host, self._ledger)
+        return self._backend
 
     def host(self, name: str, *, forwards: bool = False, sysctls: Mapping[str, str] | None = None) -> Host:
         """Make a host; one that forwards is a router."""

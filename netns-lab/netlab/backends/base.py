@@ -1,0 +1,60 @@
+"""What every back end can do."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from netlab.host import Host
+from netlab.ledger import Ledger
+from netlab.shape import Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """What one direction of a link has done since it was attached.
+
+    dropped: packets lost on purpose or because the queue was full; overflowed: the latter alone, None where the
+    back end does not tell them apart. latest_s: how late a packet was at worst, where known.
+    """
+
+    packets: int
+    bytes: int
+    dropped: int
+    overflowed: int | None
+    latest_s: float | None
+
+
+class Backend(ABC):
+    """Shapes what leaves hosts by their devices."""
+
+    name: ClassVar[str]
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    @staticmethod
+    @abstractmethod
+    def is_available(host: Host) -> bool:
+        """Tell whether this kernel can do it, by trying it on a host."""
+
+    @abstractmethod
+    def attach(self, host: Host, device: str, shape: Shape) -> None:
+        """Shape what leaves a host by a device from now on."""
+
+    @abstractmethod
+    def change(self, host: Host, device: str, shape: Shape) -> None:
+        """Change the shape while packets are under way."""
+
+    @abstractmethod
+    def counters(self, host: Host, device: str) -> Counters:
+        """Return what has happened on a device."""
+
+    @abstractmethod
+    def cpu_seconds(self) -> float | None:
+        """Return the CPU time the back end's process has used; None if it is the kernel."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End what runs; the namespaces take the rest with them."""
