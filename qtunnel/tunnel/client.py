@@ -8,28 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from enum import Enum
-from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from typing import Any, Final
 
 from qtunnel.burst import Address, Burst, Received, Transmit, address_text
 from qtunnel.config import ClientConfig, IPAddress, IPInterface, IPNetwork
 from qtunnel.drops import DropReason
 from qtunnel.errors import PeerProtocolError
-from qtunnel.ip.forward import IcmpErrors
-from qtunnel.ip.policy import Policy
-from qtunnel.masque.address_capsules import AddressRange
 from qtunnel.masque.datagram import CONTEXT_PREFIX
-from qtunnel.masque.events import (
-    AddressesAssigned,
-    AddressesRequested,
-    PacketsInCapsules,
-    RoutesAdvertised,
-    SessionEnded,
-)
 from qtunnel.masque.request import ResponseRejectedError, build_request, check_response, is_interim_response
-from qtunnel.masque.session import Session
 from qtunnel.masque.uri_template import default_template, parse_template
 from qtunnel.quic.events import (
     ConnectionClosed,
@@ -45,24 +33,10 @@ from qtunnel.quic.events import (
 )
 from qtunnel.quic.h3 import HttpConnection
 from qtunnel.quic.settings import ConnectionSettings
+from qtunnel.tunnel.client_session import ClientSession
 from qtunnel.tunnel.endings import H3_NO_ERROR, H3_REQUEST_CANCELLED, describe_close
-from qtunnel.tunnel.events import (
-    AddressesChanged,
-    Closed,
-    CloseReason,
-    Connected,
-    InnerMtuChanged,
-    Ipv6Refused,
-    RoutesChanged,
-    ServerVerified,
-    TunnelEvent,
-)
-from qtunnel.tunnel.ip_stream import MIN_IPV6_MTU, IpStream, too_small_for_ipv6
-from qtunnel.tunnel.ipv6_check import Ipv6Check
-from qtunnel.tunnel.ranges import as_prefixes, as_ranges
+from qtunnel.tunnel.events import Closed, CloseReason, Connected, RoutesChanged, ServerVerified, TunnelEvent
 from qtunnel.tunnel.stats import TrafficStats
-
-ALL_NODES: Final = IPv6Address("ff02::1")
 
 __all__ = ["ClientState", "ClientTunnel"]
 
@@ -70,10 +44,8 @@ logger = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT: Final = 10.0
 """Seconds from the end of the handshake until the tunnel must be up."""
-SETTLE_TIME: Final = 0.5
-"""Seconds to wait for the second address family once the first is there; some servers send them apart."""
-MAX_ROUTES: Final = 1024
-"""Prefixes taken from the server's routes; a range can fall into hundreds of prefixes."""
+RETRY_STATUS: Final = frozenset((429, 503))
+"""Refusals that may be over the next time."""
 
 
 class ClientState(Enum):
@@ -93,7 +65,7 @@ _TRANSITIONS: Final = {
     ClientState.REQUESTED: {ClientState.OPENING, ClientState.CLOSED},
     ClientState.OPENING: {ClientState.UP, ClientState.CLOSED},
     ClientState.UP: {ClientState.CLOSED},
-    ClientState.CLOSED: set(),
+    ClientState.CLOSED: set[ClientState](),
 }
 
 
@@ -120,22 +92,16 @@ class ClientTunnel:
         self.config = config
         self.remote = remote
         self.state = ClientState.HANDSHAKE
-        self.addresses: tuple[IPInterface, ...] = ()
-        self.routes: tuple[IPNetwork, ...] = ()
-        self.ipv6_refusal: str | None = None
+        self.session: ClientSession | None = None
         self.up_since: float | None = None
-        self.stats = TrafficStats()  # replaced by the stream's once there is one
+        self.stats = TrafficStats()
         self._connection = HttpConnection.client(settings, remote, now)
         self._own_addresses = own_addresses
-        self._hold_request = hold_request
-        self._settings: SettingsReceived | None = None
         self._check_identifier = check_identifier
-        self._icmp = IcmpErrors(address4=None, address6=None)
-        self._stream: IpStream | None = None
+        self._hold_request = hold_request
+        self._peer_settings: SettingsReceived | None = None
         self._stream_id: int | None = None
-        self._refused_families: set[int] = set()
         self._give_up_at: float | None = None
-        self._settle_at: float | None = None
         self._events: deque[TunnelEvent] = deque()
         self._to_tun: list[bytes] = []
 
@@ -143,11 +109,10 @@ class ClientTunnel:
 
     def receive_from_tun(self, burst: Burst) -> None:
         """Take inner packets for the server. Before the tunnel is up they are dropped and counted."""
-        stream = self._stream
-        if stream is None or self.state is not ClientState.UP:
+        if self.session is None or self.state is not ClientState.UP:
             self.stats.drops[DropReason.NO_SESSION] += len(burst.packets)
             return
-        self._to_tun += stream.send(burst.packets, burst.now)
+        self._to_tun += self.session.stream.send(burst.packets, burst.now)
 
     def receive_from_udp(self, received: list[Received], now: float) -> None:
         """Take UDP datagrams read in one wake-up."""
@@ -159,9 +124,9 @@ class ClientTunnel:
         self._connection.handle_timer(now)
         if self._give_up_at is not None and now >= self._give_up_at:
             self._give_up_at = None
-            if self.state is ClientState.OPENING and self._stream is not None:
+            if self.state is ClientState.OPENING:
                 self._fail(CloseReason.NO_ADDRESS, "The server accepted the request but assigned no address", now)
-            elif self.state is not ClientState.UP:
+            else:
                 self._fail(CloseReason.NO_ANSWER, "The server did not answer the request in time", now)
         self._advance(now)
 
@@ -173,12 +138,12 @@ class ClientTunnel:
     def set_own_addresses(self, addresses: Collection[IPAddress]) -> None:
         """Tell the tunnel this host's present addresses."""
         self._own_addresses = addresses
-        self._update_policies()
+        if self.session is not None:
+            self.session.set_own_addresses(addresses)
 
     def close(self, now: float) -> None:
-        """End the tunnel: the request stream and then the connection. Send what datagrams_to_send returns."""
-        if self.state is not ClientState.CLOSED:
-            self._fail(CloseReason.LOCAL, "Closed by this side", now, error_code=H3_NO_ERROR)
+        """End the tunnel and the connection. Send what datagrams_to_send returns."""
+        self._fail(CloseReason.LOCAL, "Closed by this side", now, error_code=H3_NO_ERROR)
 
     # what comes out
 
@@ -186,9 +151,9 @@ class ClientTunnel:
         """Return when handle_timer is due, or None."""
         timers = [self._connection.get_timer()]
         if self.state is not ClientState.CLOSED:
-            timers += [self._give_up_at, self._settle_at]
-            if self._stream is not None:
-                timers.append(self._stream.get_timer())
+            timers.append(self._give_up_at)
+            if self.session is not None:
+                timers.append(self.session.get_timer())
         return min((timer for timer in timers if timer is not None), default=None)
 
     def datagrams_to_send(self, now: float) -> list[Transmit]:
@@ -209,13 +174,24 @@ class ClientTunnel:
         return self._connection.packet_queue_room()
 
     @property
+    def addresses(self) -> tuple[IPInterface, ...]:
+        """Our addresses inside; empty before the tunnel is up."""
+        return () if self.session is None else self.session.addresses
+
+    @property
+    def routes(self) -> tuple[IPNetwork, ...]:
+        """What the server routes, as prefixes."""
+        return () if self.session is None else self.session.routes
+
+    @property
     def inner_mtu(self) -> int:
-        """Return the largest inner packet, in bytes; 0 before the tunnel is up."""
-        return 0 if self._stream is None else self._stream.mtu
+        """The largest inner packet, in bytes; 0 before the tunnel is up."""
+        return 0 if self.session is None else self.session.stream.mtu
 
     def status(self, now: float) -> dict[str, Any]:
         """Return what `qtunnel status` shows of this connection."""
         quic = self._connection.stats()
+        refusal = None if self.session is None else self.session.ipv6_refusal
         return {
             "state": self.state.value,
             "remote": address_text(self.remote),
@@ -223,7 +199,7 @@ class ClientTunnel:
             "addresses": [str(address) for address in self.addresses],
             "peer_routes": [str(route) for route in self.routes],
             "inner_mtu": self.inner_mtu,
-            "ipv6": self.ipv6_refusal or "ok",
+            "ipv6": refusal or ("ok" if any(each.version == 6 for each in self.addresses) else "not assigned"),
             "rtt_ms": round(quic.smoothed_rtt * 1000, 2),
             **self.stats.as_dict(),
         }
@@ -235,57 +211,59 @@ class ClientTunnel:
             try:
                 self._handle_event(event, now)
             except PeerProtocolError as error:
-                self._fail(CloseReason.PROTOCOL, f"The server broke the protocol: {error}", now, error.error_code)
-        if self.state is ClientState.OPENING:
-            self._try_up(now)
-        if self.state is ClientState.UP:
-            self._follow_mtu(now)
-            if self._stream is not None and self._stream.run_ipv6_check(now):
-                self._refuse_ipv6("the server did not answer an IPv6 echo of 1280 bytes", now)
+                text = f"The server broke the protocol: {error}"
+                self._fail(CloseReason.PROTOCOL, text, now, error_code=error.error_code)
+        session = self.session
+        if session is None or self.state is ClientState.CLOSED:
+            return
+        if self.state is ClientState.OPENING and session.is_settled(now):
+            self._come_up(session, now)
+        session.advance(now)
+        self._events += session.events
+        session.events.clear()
+        if self.state is ClientState.UP and not session.addresses:
+            why = session.ipv6_refusal or "the server withdrew our addresses"
+            self._fail(CloseReason.NO_ADDRESS, f"Nothing can be carried: {why}", now)
 
     def _handle_event(self, event: HttpEvent, now: float) -> None:
         if self.state is ClientState.CLOSED:
             return
         match event:
             case PacketsReceived():
-                self._receive_packets(event.packets, now)
+                self._receive_packets(event, now)
             case DatagramsReceived():
-                self._receive_datagrams(event.payloads, now)
+                self._receive_datagrams(event, now)
             case HandshakeCompleted():
                 self._enter(ClientState.WAITING_FOR_SETTINGS)
                 self._give_up_at = now + REQUEST_TIMEOUT
                 self._events.append(ServerVerified(time=now, remote=address_text(self.remote)))
             case SettingsReceived():
-                self._settings = event
+                self._peer_settings = event
                 self._send_request(now)
             case HeadersReceived():
                 self._receive_response(event, now)
             case DataReceived():
                 self._receive_data(event, now)
             case StreamReset():
-                self._fail(
-                    CloseReason.PEER, f"The server reset the tunnel's stream (code {event.error_code:#x})", now
-                )
+                text = f"The server reset the tunnel's stream (code {event.error_code:#x})"
+                self._fail(CloseReason.PEER, text, now)
             case GoawayReceived():
                 self._fail(CloseReason.SHUTDOWN, "The server is shutting down", now, error_code=H3_NO_ERROR)
             case ConnectionClosed():
-                self._connection_closed(event, now)
-            case _:
-                pass
+                was_up = self.state is ClientState.UP
+                self._closed(*describe_close(event, was_up=was_up, remote=self.remote), now)
 
     def _send_request(self, now: float) -> None:
-        settings = self._settings
+        settings = self._peer_settings
         if self.state is not ClientState.WAITING_FOR_SETTINGS or self._hold_request or settings is None:
             return
         if not settings.extended_connect:
-            self._fail(
-                CloseReason.UNSUPPORTED,
-                "The server does not offer extended CONNECT (RFC 9220), so it is no CONNECT-IP proxy",
-                now,
-            )
+            text = "The server does not offer extended CONNECT (RFC 9220), so it is no CONNECT-IP proxy"
+            self._fail(CloseReason.UNSUPPORTED, text, now)
             return
         if not settings.datagrams:
-            self._fail(CloseReason.UNSUPPORTED, "The server does not offer HTTP Datagrams (RFC 9297)", now)
+            text = "The server does not offer HTTP Datagrams (RFC 9297)"
+            self._fail(CloseReason.UNSUPPORTED, text, now)
             return
         config = self.config
         template = (
@@ -293,10 +271,9 @@ class ClientTunnel:
             if config.uri_template is None
             else parse_template(config.uri_template)
         )
-        headers = build_request(
-            template=template, target=config.target, ipproto=config.ipproto, token=config.token
+        self._stream_id = self._connection.send_request(
+            build_request(template=template, target=config.target, ipproto=config.ipproto, token=config.token)
         )
-        self._stream_id = self._connection.send_request(headers)
         self._connection.register_packet_stream(self._stream_id, CONTEXT_PREFIX)
         self._enter(ClientState.REQUESTED)
 
@@ -308,211 +285,68 @@ class ClientTunnel:
         try:
             check_response(event.headers)
         except ResponseRejectedError as error:
-            if error.status in (401, 403):
-                self._fail(
-                    CloseReason.AUTHENTICATION,
-                    f"The server refused the token (status {error.status}). Ask for a new join link",
-                    now,
-                    error_code=H3_NO_ERROR,
-                )
-            else:
-                retry = error.status in (429, 503)
-                self._fail(
-                    CloseReason.PEER if retry else CloseReason.REFUSED,
-                    f"The server refused the tunnel: {error}",
-                    now,
-                    error_code=H3_NO_ERROR,
-                )
+            self._refused(error, now)
             return
         if event.end:
-            raise PeerProtocolError("the tunnel's stream ended with its response", error_code=0x10E)
-        session = Session(is_client=True, quirks=self.config.peer_quirks)
-        self._stream = IpStream(
+            self._fail(CloseReason.PEER, "The server ended the tunnel with its answer", now)
+            return
+        self._enter(ClientState.OPENING)
+        self.session = ClientSession(
+            self.config,
             self._connection,
             event.stream_id,
-            session,
-            icmp=self._icmp,
-            egress=Policy(),
-            ingress=Policy(),
+            own_addresses=self._own_addresses,
+            check_identifier=self._check_identifier,
+            stats=self.stats,
         )
-        self._stream.stats.drops.update(self.stats.drops)
-        self.stats = self._stream.stats
-        self._enter(ClientState.OPENING)
-        # RFC 9484 §4.7.1: an end that needs an address asks for it.
-        wishes: list[IPInterface] = []
-        if self.config.want_ipv4:
-            wishes.append(IPv4Interface("0.0.0.0/32"))
-        if self.config.want_ipv6:
-            wishes.append(IPv6Interface("::/128"))
-        session.request_addresses(wishes)
-        if self.config.advertise:
-            session.advertise_routes(as_ranges(self.config.advertise))
-        self._send_capsules()
+
+    def _refused(self, error: ResponseRejectedError, now: float) -> None:
+        if error.status in (401, 403):
+            text = f"The server refused the token (status {error.status}). Ask its operator for a new join link"
+            self._fail(CloseReason.AUTHENTICATION, text, now, error_code=H3_NO_ERROR)
+            return
+        reason = CloseReason.PEER if error.status in RETRY_STATUS else CloseReason.REFUSED
+        self._fail(reason, f"The server refused the tunnel: {error}", now, error_code=H3_NO_ERROR)
 
     def _receive_data(self, event: DataReceived, now: float) -> None:
-        stream = self._stream
-        if stream is None or event.stream_id != stream.stream_id:
+        session = self.session
+        if session is None or event.stream_id != self._stream_id:
             return
-        stream.session.receive_stream_data(event.data, event.end)
-        while (session_event := stream.session.next_event()) is not None:
-            match session_event:
-                case AddressesAssigned():
-                    self._addresses_assigned(session_event, now)
-                case RoutesAdvertised():
-                    self._routes_advertised(session_event.ranges, now)
-                case PacketsInCapsules():
-                    self._receive_packets(session_event.packets, now)
-                case AddressesRequested():
-                    pass  # answered with refusals by _send_capsules: a client has no addresses to give
-                case SessionEnded():
-                    self._fail(CloseReason.PEER, "The server ended the tunnel", now, error_code=H3_NO_ERROR)
-                    return
-        self._send_capsules()
+        packets = session.receive_data(event.data, event.end, now)
+        if packets:
+            self._to_tun += session.stream.receive(packets, now)
+        if session.ended:
+            self._fail(CloseReason.PEER, "The server ended the tunnel", now, error_code=H3_NO_ERROR)
 
-    def _receive_packets(self, packets: list[bytes], now: float) -> None:
-        stream = self._stream
-        if stream is None:
-            self.stats.drops[DropReason.NO_SESSION] += len(packets)
-            return
-        self._to_tun += stream.receive(packets, now)
+    def _receive_packets(self, event: PacketsReceived, now: float) -> None:
+        if self.session is None:
+            self.stats.drops[DropReason.NO_SESSION] += len(event.packets)
+        else:
+            self._to_tun += self.session.stream.receive(event.packets, now)
 
-    def _receive_datagrams(self, payloads: list[bytes], now: float) -> None:
-        stream = self._stream
-        if stream is None:
-            self.stats.drops[DropReason.NO_SESSION] += len(payloads)
-            return
-        self._to_tun += stream.receive_datagrams(payloads, now)
+    def _receive_datagrams(self, event: DatagramsReceived, now: float) -> None:
+        if self.session is None:
+            self.stats.drops[DropReason.NO_SESSION] += len(event.payloads)
+        else:
+            self._to_tun += self.session.stream.receive_datagrams(event.payloads, now)
 
-    def _connection_closed(self, event: ConnectionClosed, now: float) -> None:
-        reason, text = describe_close(event, was_up=self.state is ClientState.UP, remote=self.remote)
-        self._closed(reason, text, now)
+    # states
 
-    # addresses, routes, size
-
-    def _addresses_assigned(self, event: AddressesAssigned, now: float) -> None:
-        addresses: list[IPInterface] = []
-        for version in (4, 6):
-            # The first of each family is for the TUN; a prefix holds more, which RFC 9484 §4.7.1 allows.
-            addresses += [address for address in event.addresses if address.version == version][:1]
-        self._refused_families = {4, 6} - {address.version for address in addresses}
-        if not event.refused:
-            self._refused_families = set()
-        if self.ipv6_refusal is not None:
-            addresses = [address for address in addresses if address.version == 4]
-        if tuple(addresses) == self.addresses:
-            return
-        self.addresses = tuple(addresses)
-        self._update_policies()
-        if self.state is ClientState.UP:
-            self._start_ipv6_check(now)
-            self._events.append(AddressesChanged(time=now, addresses=self.addresses))
-        elif self._settle_at is None:
-            self._settle_at = now + SETTLE_TIME
-
-    def _routes_advertised(self, ranges: Iterable[AddressRange], now: float) -> None:
-        routes, more = as_prefixes(ranges, MAX_ROUTES)
-        if more:
-            logger.warning("the server advertises more than %d routes; the rest is ignored", MAX_ROUTES)
-        if routes == self.routes:
-            return
-        self.routes = routes
-        if self.state is ClientState.UP:
-            self._events.append(RoutesChanged(time=now, routes=routes))
-
-    def _try_up(self, now: float) -> None:
-        wanted = {
-            version
-            for version, wish in ((4, self.config.want_ipv4), (6, self.config.want_ipv6))
-            if wish and version not in self._refused_families
-        }
-        missing = wanted - {address.version for address in self.addresses}
-        settled = not missing or (self._settle_at is not None and now >= self._settle_at)
-        stream = self._stream
-        if not self.addresses or not settled or stream is None or not self._connection.handshake_confirmed:
-            return
-        stream.update_mtu()
-        self._settle_at = self._give_up_at = None
+    def _come_up(self, session: ClientSession, now: float) -> None:
+        session.come_up(now)
+        self._give_up_at = None
         self._enter(ClientState.UP)
         self.up_since = now
-        self._check_ipv6_fits(now)
-        if not self.addresses:
-            self._fail(CloseReason.NO_ADDRESS, f"No IPv4 address was assigned, and {self.ipv6_refusal}", now)
-            return
-        self._start_ipv6_check(now)
-        self._events.append(
-            Connected(
-                time=now,
-                remote=address_text(self.remote),
-                addresses=self.addresses,
-                inner_mtu=stream.mtu,
+        if session.addresses:
+            self._events.append(
+                Connected(
+                    time=now,
+                    remote=address_text(self.remote),
+                    addresses=session.addresses,
+                    inner_mtu=session.stream.mtu,
+                )
             )
-        )
-        self._events.append(RoutesChanged(time=now, routes=self.routes))
-
-    def _follow_mtu(self, now: float) -> None:
-        if self._stream is None or (change := self._stream.update_mtu()) is None:
-            return
-        self._events.append(InnerMtuChanged(time=now, old=change[0], new=change[1]))
-        self._check_ipv6_fits(now)
-
-    def _check_ipv6_fits(self, now: float) -> None:
-        stream = self._stream
-        if stream is not None and stream.mtu < MIN_IPV6_MTU and self._address6() is not None:
-            self._refuse_ipv6(
-                too_small_for_ipv6(stream.mtu),
-                now,
-            )
-
-    def _start_ipv6_check(self, now: float) -> None:
-        source = self._address6()
-        if source is None or self._stream is None or self._stream.ipv6_check is not None:
-            return
-        self._stream.ipv6_check = Ipv6Check(
-            source=source, destination=ALL_NODES, identifier=self._check_identifier, now=now
-        )
-
-    def _refuse_ipv6(self, reason: str, now: float) -> None:
-        """Go on without IPv6 (RFC 9484 §7.2 would end the tunnel; docs/design/0003-connect-ip-decisions.md)."""
-        if self.ipv6_refusal is not None:
-            return
-        self.ipv6_refusal = reason
-        self.addresses = tuple(address for address in self.addresses if address.version == 4)
-        self._update_policies()
-        logger.warning("no IPv6 through the tunnel: %s", reason)
-        self._events.append(Ipv6Refused(time=now, reason=reason))
-        if self.state is ClientState.UP and self.addresses:
-            self._events.append(AddressesChanged(time=now, addresses=self.addresses))
-        elif self.state is ClientState.UP and self.up_since != now:
-            self._fail(CloseReason.NO_ADDRESS, f"Nothing can be carried: {reason}", now)
-
-    def _update_policies(self) -> None:
-        stream = self._stream
-        if stream is None:
-            return
-        sources: list[IPNetwork] = [address.network for address in self.addresses]
-        sources += self.config.advertise
-        ipv6 = self._address6() is not None or any(network.version == 6 for network in self.config.advertise)
-        stream.set_policies(
-            egress=Policy(sources=sources, ipv6=ipv6, link_local=True),
-            ingress=Policy(own_addresses=self._own_addresses, ipv6=ipv6),
-        )
-        self._icmp.address4 = self._address4()
-        self._icmp.address6 = self._address6()
-
-    def _address4(self) -> IPv4Address | None:
-        return next((a.ip for a in self.addresses if isinstance(a, IPv4Interface)), None)
-
-    def _address6(self) -> IPv6Address | None:
-        return next((a.ip for a in self.addresses if isinstance(a, IPv6Interface)), None)
-
-    # endings
-
-    def _send_capsules(self) -> None:
-        stream = self._stream
-        if stream is not None and self.state is not ClientState.CLOSED:
-            data = stream.session.data_to_send()
-            if data:
-                self._connection.send_data(stream.stream_id, data)
+            self._events.append(RoutesChanged(time=now, routes=session.routes))
 
     def _enter(self, state: ClientState) -> None:
         if state not in _TRANSITIONS[self.state]:
@@ -520,7 +354,7 @@ class ClientTunnel:
         logger.debug("%s: %s -> %s", address_text(self.remote), self.state.name, state.name)
         self.state = state
 
-    def _fail(self, reason: CloseReason, text: str, now: float, error_code: int = H3_REQUEST_CANCELLED) -> None:
+    def _fail(self, reason: CloseReason, text: str, now: float, *, error_code: int = H3_REQUEST_CANCELLED) -> None:
         if self.state is ClientState.CLOSED:
             return
         if self._stream_id is not None and reason is not CloseReason.LOCAL:
@@ -529,7 +363,5 @@ class ClientTunnel:
         self._closed(reason, text, now)
 
     def _closed(self, reason: CloseReason, text: str, now: float) -> None:
-        if self.state is ClientState.CLOSED:
-            return
         self._enter(ClientState.CLOSED)
         self._events.append(Closed(time=now, reason=reason, text=text))

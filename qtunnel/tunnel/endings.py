@@ -36,11 +36,10 @@ def describe_close(event: ConnectionClosed, *, was_up: bool, remote: Address) ->
             return CloseReason.PROTOCOL, f"Closed the connection to {where}: {event.reason}"
         case CloseCause.PEER:
             return _describe_peer_close(event, was_up=was_up, where=where)
-    return CloseReason.PEER, event.reason
 
 
 def _describe_peer_close(event: ConnectionClosed, *, was_up: bool, where: str) -> tuple[CloseReason, str]:
-    said = f"{event.reason} " if event.reason else ""
+    said = f"{event.reason}, " if event.reason else ""
     text = f"The server at {where} closed the connection ({said}code {event.error_code:#x})"
     if event.is_application and event.error_code == H3_REQUEST_REJECTED and was_up:
         return (

@@ -33,11 +33,12 @@ class IpStream:
         icmp: IcmpErrors,
         egress: Policy,
         ingress: Policy,
+        stats: TrafficStats | None = None,
     ) -> None:
         self.connection = connection
         self.stream_id = stream_id
         self.session = session
-        self.stats = TrafficStats()
+        self.stats = TrafficStats() if stats is None else stats
         self.mtu = 0
         self.ipv6_check: Ipv6Check | None = None
         self._icmp = icmp

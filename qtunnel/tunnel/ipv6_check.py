@@ -6,14 +6,16 @@ is taken out of the stream before it reaches the TUN. Echoes are repeated, as a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from ipaddress import IPv6Address
 from typing import Final
 
 from qtunnel.ip.echo import build_echo_request6, parse_echo_reply
 
-__all__ = ["CheckResult", "Ipv6Check"]
+__all__ = ["ALL_NODES", "CheckResult", "Ipv6Check"]
 
+ALL_NODES: Final = IPv6Address("ff02::1")
 SEND_AT: Final = (0.0, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0)
 """When each echo goes, in seconds after the start. Seven lost by chance: once in ten million at 10 % loss."""
 GIVE_UP_AT: Final = 4.0
@@ -31,13 +33,16 @@ class CheckResult(Enum):
 class Ipv6Check:
     """One check of one direction. Call packet_to_send until it returns None, whenever the timer is due.
 
-    source: our own address inside; destination: the peer's, or ff02::1 when it is not known (RFC 9484 §7.2).
+    source: our own address inside. destinations: asked in turn; the peer's own address if known, and ff02::1
+    (RFC 9484 §7.2), since a peer without a kernel behind it answers the one and some kernels only the other.
     identifier: 16 bits that tell our echoes from others'.
     """
 
-    def __init__(self, *, source: IPv6Address, destination: IPv6Address, identifier: int, now: float) -> None:
+    def __init__(
+        self, *, source: IPv6Address, destinations: Sequence[IPv6Address], identifier: int, now: float
+    ) -> None:
         self._source = source
-        self._destination = destination
+        self._destinations = tuple(destinations)
         self._identifier = identifier
         self._started = now
         self._sent = 0
@@ -64,8 +69,9 @@ class Ipv6Check:
             self.result = CheckResult.DOES_NOT_FIT
             return None
         self._sent += 1
+        destination = self._destinations[(self._sent - 1) % len(self._destinations)]
         return build_echo_request6(
-            self._source, self._destination, self._identifier, self._sent, data_length=ECHO_DATA_LENGTH
+            self._source, destination, self._identifier, self._sent, data_length=ECHO_DATA_LENGTH
         )
 
     def receive(self, packets: list[bytes]) -> list[bytes]:

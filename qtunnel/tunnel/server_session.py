@@ -28,7 +28,7 @@ from qtunnel.quic.h3 import HttpConnection
 from qtunnel.tunnel.admission import Admitted
 from qtunnel.tunnel.events import InnerMtuChanged, Ipv6Refused, PrefixesChanged, SessionOpened, TunnelEvent
 from qtunnel.tunnel.ip_stream import MIN_IPV6_MTU, IpStream, too_small_for_ipv6
-from qtunnel.tunnel.ipv6_check import Ipv6Check
+from qtunnel.tunnel.ipv6_check import ALL_NODES, Ipv6Check
 from qtunnel.tunnel.ranges import as_ip_ranges, as_prefixes, as_ranges, contains
 
 __all__ = ["ServerSession"]
@@ -239,7 +239,10 @@ class ServerSession:
         if own is None or destination is None or destination.version != 6:
             return
         self.stream.ipv6_check = Ipv6Check(
-            source=own.ip, destination=destination, identifier=self.stream.stream_id & 0xFFFF ^ 0x5151, now=now
+            source=own.ip,
+            destinations=(destination, ALL_NODES),
+            identifier=self.stream.stream_id & 0xFFFF ^ 0x5151,
+            now=now,
         )
 
     def _refuse_too_small(self, now: float) -> None:

@@ -9,7 +9,7 @@ ALL_NODES = IPv6Address("ff02::1")
 
 
 def check() -> Ipv6Check:
-    return Ipv6Check(source=CLIENT, destination=ALL_NODES, identifier=0x1234, now=10.0)
+    return Ipv6Check(source=CLIENT, destinations=(ALL_NODES,), identifier=0x1234, now=10.0)
 
 
 def answer(packet: bytes) -> bytes:
