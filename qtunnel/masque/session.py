@@ -371,6 +371,6 @@ class Session:
 def _check_kept(count: int) -> None:
     if count > MAX_KEPT_BY_QUIRK:
         raise PeerProtocolError(
-            f"the peer updates one family beside {count} entries of the other, at most {MAX_KEPT_BY_QUIRK} are kept",
+            f"a list of one family beside {count} entries of the other, at most {MAX_KEPT_BY_QUIRK} are kept",
             error_code=HttpErrorCode.H3_EXCESSIVE_LOAD,
         )
