@@ -1,8 +1,8 @@
 """IPv4 and IPv6 headers by offset: parse, build, and lower the hop limit (RFC 791, RFC 8200).
 
 A packet is valid if a router would forward it (RFC 1812 §5.2.2) and it is exactly as long as its header says. A
-link layer may pad, a CONNECT-IP payload may not: it is one whole IP packet to its last byte (RFC 9484 §6). So bytes
-behind the end mean that something is wrong, and the packet is malformed, not trimmed.
+link layer may pad, a CONNECT-IP payload may not: it is one whole IP packet to its last byte (RFC 9484 §6). So
+bytes behind the end mean that something is wrong, and the packet is malformed, not trimmed.
 """
 
 from __future__ import annotations
