@@ -29,7 +29,7 @@ class Command(click.Command):
         )
         super().__init__(*args, **attributes)
         self.params.append(
-            click.Option(
+            _DebugOption(
                 ["--debug"],
                 is_flag=True,
                 expose_value=False,
@@ -46,12 +46,16 @@ class SettingsCommand(Command):
         """Write each section as a list of its own."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if record is not None:
                 sections.setdefault(getattr(parameter, "section", "Options"), []).append(record)
         for name, records in sections.items():
             with formatter.section(name):
                 formatter.write_dl(records, col_max=28)
+
+
+class _DebugOption(click.Option):
+    section = "Diagnostics"
 
 
 def _set_debug(context: click.Context, parameter: click.Parameter, value: bool) -> None:

@@ -101,7 +101,7 @@ async def _connect(config: ClientConfig, options: ConnectOptions, name: str) -> 
     async def status() -> dict[str, Any]:
         if tunnel is None:
             return {"role": "client", "name": name, "state": "starting"}
-        return {"name": name, **tunnel.status()}
+        return {"name": name, "pid": os.getpid(), **tunnel.status()}
 
     async with AsyncExitStack() as stack:
         path = control_socket(runtime_directory(os.environ), name)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass
 from ipaddress import ip_interface, ip_network
+from typing import Final
 
 from pyroute2 import IPRoute
 
 from qtunnel.config import IPNetwork
 
-__all__ = ["HostNetwork", "host_networks"]
+__all__ = ["HostNetwork", "host_networks", "router_advertised_interfaces"]
 
-_MAIN_TABLE = 254
-_LOCAL = ("127.0.0.0/8", "::1/128", "fe80::/64", "ff00::/8")
+_MAIN_TABLE: Final = 254
+_ROUTER_ADVERTISEMENT: Final = 9
+"""RTPROT_RA."""
+_LOCAL: Final = ("127.0.0.0/8", "::1/128", "fe80::/64", "ff00::/8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +43,15 @@ def host_networks() -> list[HostNetwork]:
                     network = ip_network(f"{destination}/{route['dst_len']}", strict=False)
                     found[network, names.get(route.get("oif"))] = None
     return [HostNetwork(network, name) for network, name in found if network not in skipped]
+
+
+def router_advertised_interfaces() -> list[str]:
+    """Return the interfaces by which a router announced this host's IPv6 default route (RFC 4861)."""
+    with IPRoute() as netlink:
+        names = {link["index"]: str(link.get("ifname")) for link in netlink.get_links()}
+        routes = [
+            route
+            for route in netlink.get_routes(family=socket.AF_INET6, table=_MAIN_TABLE)
+            if route["dst_len"] == 0 and route["proto"] == _ROUTER_ADVERTISEMENT
+        ]
+        return sorted({names[route.get("oif")] for route in routes if route.get("oif") in names})

@@ -16,7 +16,9 @@ from qtunnel.state.profiles import ProfileStore
 __all__ = ["profile"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    short_help="Which tunnels this client knows.", context_settings={"help_option_names": ["-h", "--help"]}
+)
 def profile() -> None:
     """List or remove profiles, which `qtunnel join` makes.
 

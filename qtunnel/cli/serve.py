@@ -42,7 +42,7 @@ __all__ = ["Startup", "prepare", "serve"]
 EXAMPLES = """\
 \b
 Examples:
-  sudo qtunnel serve                                  clients reach each other's server, nothing else
+  sudo qtunnel serve                                  clients and this server reach each other
   sudo qtunnel serve --advertise 192.168.7.0/24       clients reach a network behind the server
   sudo qtunnel serve --advertise default --masquerade clients reach the internet through it
   sudo qtunnel serve --public-name vpn.example.net    what join links say
@@ -123,7 +123,7 @@ async def _serve(startup: Startup) -> None:
     async def status() -> dict[str, Any]:
         if server is None:
             return {"role": "server", "state": "starting"}
-        return {"name": startup.options.name, "state_dir": str(startup.state), **server.status()}
+        return {"name": startup.options.name, "pid": os.getpid(), **server.status()}
 
     async def reload_users() -> dict[str, Any]:
         users = startup.users.users()

@@ -21,6 +21,7 @@ __all__ = ["show_status", "status"]
 
 @click.command(
     cls=Command,
+    short_help="Show the running tunnels of this host.",
     epilog="\b\nExamples:\n  sudo qtunnel status\n  sudo qtunnel status server --json | jq .sessions",
 )
 @click.argument("name", required=False)

@@ -32,7 +32,7 @@ _print_option = click.option(
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(short_help="Who may use this server.", context_settings={"help_option_names": ["-h", "--help"]})
 def user() -> None:
     """Add, remove or list the users of this server, or give one a new join link.
 
