@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+from typing import Final
 
 IPAddress = IPv4Address | IPv6Address
 IPNetwork = IPv4Network | IPv6Network
 IPInterface = IPv4Interface | IPv6Interface
+
+EVERYTHING: Final[dict[int, IPNetwork]] = {4: IPv4Network("0.0.0.0/0"), 6: IPv6Network("::/0")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,10 @@ from netlab.addresses import IPAddress
 from netlab.capture import Capture
 from netlab.footprint import footprint
 from netlab.host import Host
-from netlab.network import Link, Network
+from netlab.network import Network
 from netlab.pings import largest, ping
 from netlab.steps import StepFailed, Steps
+from netlab.topology import TOPOLOGIES
 from netlab.tunnels.qtunnel import POOL4, POOL6, PORT, PROFILE, QTunnelClient, QTunnelServer
 from netlab.wire import UDP
 
@@ -47,14 +48,10 @@ class _Demo:
     def __init__(self, network: Network, steps: Steps) -> None:
         self._steps = steps
         self._directory = network.directory
-        self.c, self.r = network.host("c"), network.host("r", forwards=True)
-        self.s, self.h = network.host("s", forwards=True), network.host("h")
-        self.outer = network.link(self.c, self.r, offload=False)
-        self.far = network.link(self.r, self.s, offload=False)
-        self.lan = network.link(self.s, self.h)
-        _default_route(self.c, self.outer)
-        _default_route(self.s, self.far)
-        _default_route(self.h, self.lan)
+        site = TOPOLOGIES["lan"].build(network)
+        assert site.lan is not None
+        self.c, self.s, self.lan, self.h = site.client, site.server, site.lan, site.lan.b.host
+        self.path = site.path
         self.server = QTunnelServer(self.s, network.directory)
         self.client = QTunnelClient(self.c, network.directory)
         self._link = ""
@@ -99,7 +96,7 @@ class _Demo:
 
     def _serve(self) -> str:
         advertise = (self.lan.subnet.ipv4, self.lan.subnet.ipv6)
-        self.server.start(self.far.b.ipv4.ip, advertise=advertise)
+        self.server.start(self.path.at_server.ipv4.ip, advertise=advertise)
         port = _wait_for_udp(self.server, timeout=15.0)
         return f"listens on UDP port {port}; pools {POOL4.network} and {POOL6.network}; advertises {advertise[0]}"
 
@@ -151,11 +148,11 @@ class _Demo:
         best = largest(self.c, target, low=1000, high=1500)
         if not best:
             raise StepFailed("not even 1000 bytes passed")
-        with Capture(self.r, self.outer.end(self.r).device) as capture:
+        with Capture(self.path.router_host, self.path.at_router_near.device) as capture:
             result = ping(self.c, target, size=best)
             time.sleep(0.05)
         outer = [packet for packet in capture.packets() if packet.protocol == UDP and packet.length >= best]
-        up = [packet.length for packet in outer if packet.destination == self.far.b.ipv4.ip]
+        up = [packet.length for packet in outer if packet.destination == self.path.at_server.ipv4.ip]
         if not result.ok or not up:
             raise StepFailed(f"largest {best} bytes, but no packet of that size on the wire")
         odd = [
@@ -223,11 +220,6 @@ class _Demo:
         if found is None:
             raise StepFailed(f"c has no IPv{version} address inside the tunnel")
         return found
-
-
-def _default_route(host: Host, link: Link) -> None:
-    for version, everything in ((4, "0.0.0.0/0"), (6, "::/0")):
-        host.route(everything, via=link.other_end(host).address(version))
 
 
 def _status(side: QTunnelServer | QTunnelClient) -> str:

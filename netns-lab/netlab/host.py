@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import socket
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
 
 from pyroute2 import NetNS
+from pyroute2.netlink.exceptions import NetlinkError
 
 from netlab import command, namespace
 from netlab.addresses import IPAddress, IPInterface, IPNetwork
@@ -84,6 +87,14 @@ class Host:
             **flags,
         )
 
+    def ensure_address(self, device: str, interface: IPInterface) -> None:
+        """Give a device an address, unless it has it."""
+        try:
+            self.add_address(device, interface)
+        except NetlinkError as error:
+            if error.code != errno.EEXIST:
+                raise
+
     def remove_address(self, device: str, interface: IPInterface) -> None:
         """Take an address away."""
         self.netlink.addr(
@@ -96,11 +107,36 @@ class Host:
             "replace", ifindex=self.index(device), dst=str(address), lladdr=hardware_address, state=PERMANENT
         )
 
-    def route(self, destination: IPNetwork | str, *, via: IPAddress, mtu: int | None = None) -> None:
-        """Set a route; with mtu this host, if it forwards, is a router before a link of that MTU."""
-        network = ip_network(str(destination))
-        metrics = {} if mtu is None else {"metrics": {"mtu": mtu}}
-        self.netlink.route("replace", dst=str(network), gateway=str(via), **metrics)
+    def route(
+        self,
+        destination: IPNetwork | str,
+        *,
+        via: IPAddress | None = None,
+        device: str | None = None,
+        mtu: int | None = None,
+        table: int | None = None,
+        metric: int | None = None,
+    ) -> None:
+        """Set a route by gateway or device; with mtu this host, if it forwards, is before a link of that MTU."""
+        wanted: dict[str, Any] = {"dst": str(ip_network(str(destination)))}
+        if via is not None:
+            wanted["gateway"] = str(via)
+        if device is not None:
+            wanted["oif"] = self.index(device)
+        if mtu is not None:
+            wanted["metrics"] = {"mtu": mtu}
+        if table is not None:
+            wanted["table"] = table
+        if metric is not None:
+            wanted["priority"] = metric
+        self.netlink.route("replace", **wanted)
+
+    def add_rule(self, *, source: IPAddress, table: int) -> None:
+        """Send what comes from an address of this host by the routes of a table."""
+        family = socket.AF_INET if source.version == 4 else socket.AF_INET6
+        self.netlink.rule(
+            "add", family=family, src=str(source), src_len=source.max_prefixlen, table=table, priority=table
+        )
 
     def device_mtu(self, device: str) -> int:
         """Return a device's MTU."""

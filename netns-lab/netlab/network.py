@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv6Interface
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Final, Self
 
-from netlab.addresses import IPAddress, Subnet
+from netlab.addresses import EVERYTHING, IPAddress, Subnet
 from netlab.backends import Backend, choose
 from netlab.errors import Interrupted
 from netlab.host import Host
 from netlab.ledger import Ledger
+
+_MAIN_PROCESS: Final = os.getpid()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,11 @@ class Link:
     def other_end(self, host: Host) -> LinkEnd:
         """Return the end that is not at a host."""
         return self.b if self.a.host is host else self.a
+
+    def route_default(self, host: Host) -> None:
+        """Send everything that a host has no other route for over this link."""
+        for version, everything in EVERYTHING.items():
+            host.route(everything, via=self.other_end(host).address(version))
 
 
 class Network:
@@ -163,4 +171,7 @@ def _mac(subnet: int, number: int) -> str:
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> None:
+    if os.getpid() != _MAIN_PROCESS:
+        # pyroute2 opens sockets in a forked child, which it then ends: that must not take our network down.
+        os._exit(128 + number)
     raise Interrupted(f"ended by {signal.Signals(number).name}")

@@ -58,9 +58,8 @@ class QTunnelServer:
 
     def first_link_file(self) -> Path:
         """Return the file, for root only, that the first start wrote its join link to."""
-        for file in sorted(self._state.rglob("*")):
-            if file.is_file() and "link" in file.name:
-                return file
+        for file in (self._state / "join").glob("*.link"):
+            return file
         raise NotReadyError(f"no join link in {self._state}")
 
     def wait_until_listening(self, *, timeout: float) -> None:
