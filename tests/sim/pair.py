@@ -45,7 +45,8 @@ class SimHost:
     """One machine, its addresses, and its access to the network.
 
     written: inner packets the machine gave to its TUN, in order. events: what it reported, with the time.
-    on_event: called with each event as it is reported, for tests that act on one.
+    on_event: called with each event as it is reported, for tests that act on one. kernel: what stands behind the
+    TUN; given each packet, it returns its answer, and then neither is in `written`, or None.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class SimHost:
         self.written: list[bytes] = []
         self.events: list[tuple[float, Any]] = []
         self.on_event: Callable[[Any], None] | None = None
+        self.kernel: Callable[[bytes], bytes | None] = lambda packet: None
         self.sent_sizes: list[int] = []
         self._inbox: list[tuple[bytes, Address, Address]] = []
         self._wake: Alarm | None = None
@@ -145,7 +147,15 @@ class SimHost:
         for transmit in transmits:
             self._transmit(transmit)
         packets = machine.packets_to_write()
-        self.written.extend(packets)
+        answers = []
+        for packet in packets:
+            answer = self.kernel(packet)
+            if answer is None:
+                self.written.append(packet)
+            else:
+                answers.append(answer)
+        if answers:
+            machine.receive_from_tun(Burst(answers, now))
         reported = False
         while (event := machine.next_event()) is not None:
             reported = True

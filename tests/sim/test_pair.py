@@ -107,6 +107,14 @@ def test_events_are_kept_with_their_time_and_can_be_acted_on() -> None:
     assert client.written == [b"hello"]
 
 
+def test_a_kernel_behind_the_tun_answers_and_the_rest_is_written() -> None:
+    network, client, server = pair()
+    server.kernel = lambda packet: b"pong" if packet == b"ping" else None
+    client.write_to_tun([b"ping", b"a"])
+    network.run_for(0.1)
+    assert (client.written, server.written) == ([b"pong"], [b"a"])
+
+
 def test_a_segmented_transmit_arrives_as_its_segments() -> None:
     network, client, server = pair()
     client.machine._send.append(Transmit(b"aabbc", THERE, segment_size=2))
