@@ -94,7 +94,9 @@ def default_template(host: str, port: int) -> UriTemplate:
         ConfigError: host or port cannot stand in a URI.
     """
     bracketed = f"[{host}]" if ":" in host else host
-    return parse_template(f"https://{bracketed}:{port}{DEFAULT_PATH_PREFIX}/{{target}}/{{ipproto}}/")
+    authority = f"{bracketed}:{port}"
+    _check_authority(authority)
+    return parse_template(f"https://{authority}{DEFAULT_PATH_PREFIX}/{{target}}/{{ipproto}}/")
 
 
 def parse_template(text: str) -> UriTemplate:
