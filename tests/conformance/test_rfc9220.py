@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from qtunnel.errors import PeerProtocolError
+from qtunnel.masque.events import SessionEnded
 from qtunnel.masque.request import Headers, RequestRejectedError, build_request, parse_request
+from qtunnel.masque.session import Session
 from qtunnel.masque.uri_template import default_template
 
 H3_MESSAGE_ERROR = 0x10E
@@ -80,3 +82,11 @@ def test_exc_07_an_unknown_protocol_is_answered_with_501(protocol: bytes) -> Non
 
 def test_exc_07_a_known_protocol_in_capitals_is_known() -> None:
     assert parse_request(changed(protocol=b"Connect-IP")).target == "*"
+
+
+def test_exc_08_the_end_of_the_stream_is_orderly_and_its_reset_abrupt() -> None:
+    ended, reset = Session(is_client=True), Session(is_client=True)
+    ended.receive_stream_data(b"", True)
+    reset.receive_reset()
+    assert ended.next_event() == SessionEnded(True, "ended by the peer")
+    assert reset.next_event() == SessionEnded(False, "reset by the peer")
