@@ -95,6 +95,7 @@ async def _connect(config: ClientConfig, options: ConnectOptions, name: str) -> 
     from qtunnel.aio.control import ControlServer
     from qtunnel.cli.notify import notify_service_manager
     from qtunnel.cli.running import EventPrinter
+    from qtunnel.linux.privileges import drop_privileges
 
     tunnel: TunnelClient | None = None
 
@@ -108,6 +109,9 @@ async def _connect(config: ClientConfig, options: ConnectOptions, name: str) -> 
         await stack.enter_async_context(ControlServer(path, {"status": status}))
         printer = await stack.enter_async_context(EventPrinter())
         tunnel = await stack.enter_async_context(api.connect(config, tun=options.use_tun, wait=False))
+        if options.use_tun and config.host.drop_privileges:
+            # At once, before a thread resolves a name: threads keep what they were started with.
+            drop_privileges(("NET_ADMIN",))
         printer.follow(tunnel.events())
         for warning in tunnel.status().get("warnings", ()):
             say(f"warning: {warning}")

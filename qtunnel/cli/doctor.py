@@ -70,7 +70,7 @@ class Tunnels:
 @click.command(
     cls=Command,
     short_help="Look at all a tunnel depends on here.",
-    epilog="\b\nExamples:\n  sudo qtunnel doctor\n  sudo qtunnel doctor --json | jq '.[] | select(.remedy != \"\")'",
+    epilog="\b\nExamples:\n  sudo qtunnel doctor\n  sudo qtunnel doctor --json",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option("--state-dir", metavar="DIR", help="The server's; default QTUNNEL_STATE_DIR or /var/lib/qtunnel.")

@@ -117,6 +117,7 @@ async def _serve(startup: Startup) -> None:
     from qtunnel.aio.control import ControlServer
     from qtunnel.cli.notify import notify_service_manager
     from qtunnel.cli.running import EventPrinter
+    from qtunnel.linux.privileges import drop_privileges
 
     server: TunnelServer | None = None
 
@@ -151,6 +152,8 @@ async def _serve(startup: Startup) -> None:
             token = startup.users.add(startup.options.first_user)
             await server.set_users(startup.users.users())
             hand_out_link(startup.state, startup.record, startup.options.first_user, token)
+        if startup.options.use_tun and startup.config.host.drop_privileges:
+            drop_privileges(("NET_ADMIN",))
         notify_service_manager("READY=1")
         try:
             await server.wait_closed()
