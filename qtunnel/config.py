@@ -6,6 +6,7 @@ Every check that needs no other machine is made in __post_init__ and raises Conf
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
@@ -25,6 +26,7 @@ __all__ = [
     "RouteMode",
     "ServerConfig",
     "User",
+    "token_digest",
 ]
 
 IPAddress = IPv4Address | IPv6Address
@@ -229,6 +231,14 @@ class ServerConfig:
             raise ConfigError("certificate and private_key go together", field="certificate")
         if self.max_sessions < 1 or self.max_handshakes < 1:
             raise ConfigError("must be at least 1", field="max_sessions")
+
+
+def token_digest(token: str) -> str:
+    """Return what is kept of a token: the SHA-256 of its characters, 64 hex digits.
+
+    A plain hash is enough: a token is 256 random bits, there is nothing to guess.
+    """
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _check_port(port: int) -> None:

@@ -16,6 +16,7 @@ from qtunnel.aio.driver import PacketPort
 from qtunnel.aio.event_stream import EventStream
 from qtunnel.aio.logs import ConnectionLogs
 from qtunnel.aio.resolve import resolve
+from qtunnel.aio.uninterrupted import uninterrupted
 from qtunnel.burst import Address, address_text
 from qtunnel.config import ClientConfig, IPInterface
 from qtunnel.drops import DropCounts
@@ -29,7 +30,8 @@ from qtunnel.errors import (
     SystemSetupError,
 )
 from qtunnel.linux.links import outgoing_mtu
-from qtunnel.quic.settings import MIN_UDP_PAYLOAD, ConnectionSettings
+from qtunnel.pmtud.sizes import MIN_UDP_PAYLOAD, link_mtu, udp_payload
+from qtunnel.quic.settings import ConnectionSettings
 from qtunnel.tunnel.events import (
     AddressesChanged,
     Closed,
@@ -50,7 +52,6 @@ logger = logging.getLogger(__name__)
 
 UP_TIMEOUT: Final = 15.0
 """Seconds from the server being verified to the tunnel being up; the core gives up sooner, with a reason."""
-UDP_IP_OVERHEAD: Final = {4: 28, 6: 48}
 
 
 class TunnelClient:
@@ -101,20 +102,15 @@ class TunnelClient:
     async def wait_closed(self) -> None:
         """Wait for the end. Raises the error that ended the tunnel, if close() did not."""
         assert self._task is not None
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(self._task)
-            return
+        await asyncio.wait({self._task})
         if not self._task.cancelled():
-            raise asyncio.CancelledError
+            self._task.result()
 
     async def close(self) -> None:
         """End the tunnel and undo everything on the host. A second call does nothing."""
-        task, self._task_closing = self._task, True
-        if task is None:
-            return
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, QTunnelError):
-            await task
+        if self._task is not None:
+            self._task.cancel()
+            await uninterrupted(_settled(self._task))
 
     # packets and facts
 
@@ -197,7 +193,7 @@ class TunnelClient:
             if self._port is not None:
                 self._port.close()
             if self._host is not None:
-                await asyncio.shield(self._host.close())
+                await uninterrupted(self._host.close())
             self._settle_first_up(error)
             self._events.close()
 
@@ -277,8 +273,6 @@ class TunnelClient:
             await self._host.set_mtu(connected.inner_mtu)
             await self._host.set_routes(attempt.core.routes)
             attempt.core.set_own_addresses(self._host.own_addresses)
-            if self.config.host.drop_privileges:
-                self._host.drop_privileges()
         attempt.attach(tun=None if self._host is None else self._host.tun, port=self._port)
         self._state = "connected"
         self._last_error = None
@@ -347,12 +341,13 @@ class TunnelClient:
 
     def _settings(self, remote: Address) -> ConnectionSettings:
         config = self.config
-        overhead = UDP_IP_OVERHEAD[6 if ":" in remote[0] else 4]
-        payload = self._path_mtu(remote) - overhead
+        version = 6 if ":" in remote[0] else 4
+        mtu = self._path_mtu(remote)
+        payload = udp_payload(mtu, version)
         if payload < MIN_UDP_PAYLOAD:
             raise SystemSetupError(
-                f"The path to {address_text(remote)} carries IP packets of {payload + overhead} bytes, and QUIC "
-                f"needs {MIN_UDP_PAYLOAD + overhead}",
+                f"The path to {address_text(remote)} carries IP packets of {mtu} bytes, and QUIC needs "
+                f"{link_mtu(MIN_UDP_PAYLOAD, version)}",
                 remedy="Raise path_mtu or the interface's MTU",
             )
         return ConnectionSettings(
@@ -380,3 +375,9 @@ def _socket_status(attempt: Attempt) -> dict[str, Any]:
         "gro": udp.gro_available,
         "late_wake_ups": attempt.driver.late_wake_ups,
     }
+
+
+async def _settled(task: asyncio.Task[None]) -> None:
+    await asyncio.wait({task})
+    if not task.cancelled():
+        task.exception()  # seen; whoever wants it asks wait_closed()

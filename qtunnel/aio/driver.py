@@ -130,6 +130,7 @@ class Driver:
         self._port = port
         self._tun_read = False
         self._blocked: dict[FileUdpEdge, deque[Transmit]] = {}
+        self._error_wakeups: dict[FileUdpEdge, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
         self._closed = False
@@ -141,6 +142,7 @@ class Driver:
         """Begin to listen and send what the core has to send."""
         for each in self._sockets.values():
             self._loop.add_reader(each.fileno(), self._udp_readable, each)
+            self._error_wakeups[each] = each.error_wakeups
         self.flush()
 
     def attach(self, *, tun: FileTunEdge | None = None, port: PacketPort | None = None) -> None:
@@ -194,7 +196,15 @@ class Driver:
             for each in received:
                 each.path_id = udp.path_id
             self._core.receive_from_udp(received, self._loop.time())
+        self._revive(udp)
         self.flush()
+
+    def _revive(self, udp: FileUdpEdge) -> None:
+        """Add a reader again after an error: libuv, and so uvloop, gives up on a descriptor after POLLERR."""
+        if self._error_wakeups[udp] != udp.error_wakeups and not self._closed:
+            self._error_wakeups[udp] = udp.error_wakeups
+            self._loop.remove_reader(udp.fileno())
+            self._loop.add_reader(udp.fileno(), self._udp_readable, udp)
 
     def _tun_readable(self) -> None:
         if self._tun is None:

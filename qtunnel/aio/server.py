@@ -17,13 +17,15 @@ from qtunnel.aio.driver import Driver, PacketPort
 from qtunnel.aio.event_stream import EventStream
 from qtunnel.aio.logs import ConnectionLogs
 from qtunnel.aio.server_host import ServerHost
+from qtunnel.aio.uninterrupted import uninterrupted
 from qtunnel.burst import address_text
 from qtunnel.config import IPAddress, ServerConfig, User
 from qtunnel.drops import DropCounts
 from qtunnel.errors import ConfigError, SystemSetupError
 from qtunnel.linux.links import interface_mtu
 from qtunnel.linux.udp import UdpSocket
-from qtunnel.quic.settings import MIN_UDP_PAYLOAD, EndpointSettings
+from qtunnel.pmtud.sizes import MIN_UDP_PAYLOAD, inner_mtu, link_mtu, udp_payload
+from qtunnel.quic.settings import EndpointSettings
 from qtunnel.state.identity import ServerIdentity
 from qtunnel.tunnel.events import (
     PrefixesChanged,
@@ -84,7 +86,7 @@ class TunnelServer:
         try:
             self._open_sockets()
             if self._use_tun:
-                self._host = await ServerHost.open(self.config)
+                self._host = await ServerHost.open(self.config, tun_mtu=inner_mtu(self._udp_payload()))
             self._core = ServerTunnel(
                 self.config,
                 self._settings(),
@@ -99,14 +101,12 @@ class TunnelServer:
                 tun=None if self._host is None else self._host.tun,
                 port=self._port,
             )
-            if self._host is not None and self.config.host.drop_privileges:
-                self._host.drop_privileges()
             self._driver.start()
             self._start_task(self._handle_events(), "qtunnel server events")
             if self._host is not None:
                 self._start_task(self._follow_host(self._host), "qtunnel server links")
         except BaseException:
-            await asyncio.shield(self._tear_down())
+            await uninterrupted(self._tear_down())
             raise
         logger.info("serving on %s", ", ".join(self.listening))
 
@@ -122,10 +122,10 @@ class TunnelServer:
             self._driver.flush()
             while not self._inbox.empty():
                 self._events.publish(self._inbox.get_nowait())
-        await asyncio.shield(self._tear_down())
+        await uninterrupted(self._tear_down())
 
     async def _tear_down(self) -> None:
-        tasks, self._tasks = self._tasks, set()
+        tasks, self._tasks = list(self._tasks), set()
         for task in tasks:
             task.cancel()
         for task in tasks:
@@ -263,12 +263,10 @@ class TunnelServer:
         mtu = self.config.quic.path_mtu
         if mtu is None:
             mtu = min(interface_mtu(ip_address(address)) for address in self.config.listen)
-        # One number for both families: the IPv6 one, until each path has its own.
-        overhead = 48 if any(":" in each.local_address[0] for each in self._sockets) else 28
-        payload = mtu - overhead
+        payload = udp_payload(mtu, 4)
         if payload < MIN_UDP_PAYLOAD:
             raise SystemSetupError(
-                f"The path carries IP packets of {mtu} bytes, and QUIC needs {MIN_UDP_PAYLOAD + overhead}",
+                f"The path carries IP packets of {mtu} bytes, and QUIC needs {link_mtu(MIN_UDP_PAYLOAD, 4)}",
                 remedy="Raise path_mtu or the interface's MTU",
             )
         return payload

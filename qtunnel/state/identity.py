@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from qtunnel.errors import ConfigError, StateError
+from qtunnel.state.join_link import JoinLink
 from qtunnel.state.private_file import ensure_private_directory, read_private, write_private
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "kept_server_name",
     "load_or_create_identity",
     "load_secret",
+    "make_identity",
     "operator_identity",
 ]
 
@@ -50,6 +52,37 @@ class ServerIdentity:
     certificate_pem: bytes
     private_key_pem: bytes = field(repr=False)
     secret: bytes = field(repr=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the certificate in DER, 64 hex digits."""
+        return certificate_fingerprint(self.certificate_pem)
+
+    @property
+    def server_name(self) -> str:
+        """The first name the certificate is made for; what clients send as SNI."""
+        certificate = x509.load_pem_x509_certificate(self.certificate_pem)
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return names.get_values_for_type(x509.DNSName)[0]
+
+    def join_link(self, host: str, port: int, user: str, token: str) -> JoinLink:
+        """Return the link with which a client of this user joins; host and port as clients reach the server."""
+        return JoinLink(
+            host=host,
+            port=port,
+            server_name=self.server_name,
+            fingerprint=self.fingerprint,
+            user=user,
+            token=token,
+        )
+
+
+def make_identity(state: Path, *, server_name: str) -> ServerIdentity:
+    """Return the identity kept in a directory, made there at the first call; for servers inside applications.
+
+    Raises: StateError, ConfigError as load_or_create_identity does.
+    """
+    return load_or_create_identity(state, server_name=server_name, now=datetime.now(UTC))
 
 
 def generate_server_name() -> str:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
-from typing import Final
+from typing import Any, Final
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from qtunnel.config import DEFAULT_PORT
+from qtunnel.config import DEFAULT_PORT, ClientConfig
 from qtunnel.errors import ConfigError
 
 __all__ = ["MAX_LINK", "SCHEME", "JoinLink", "is_host", "looks_like_link", "parse_join_link"]
@@ -67,6 +67,17 @@ class JoinLink:
         fingerprint = f"&fp={self.fingerprint}" if self.fingerprint else ""
         name = quote(self.server_name, safe="")
         return f"{SCHEME}://{host}:{self.port}/?name={name}{fingerprint}&user={self.user}#{self.token}"
+
+    def client_config(self, **settings: Any) -> ClientConfig:
+        """Return what a client needs to connect; settings: other fields of ClientConfig."""
+        return ClientConfig(
+            server=self.host,
+            port=self.port,
+            server_name=self.server_name,
+            fingerprint=self.fingerprint,
+            token=self.token,
+            **settings,
+        )
 
 
 def is_host(text: str) -> bool:

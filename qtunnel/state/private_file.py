@@ -96,17 +96,25 @@ def read_private(path: Path, *, max_bytes: int = MAX_FILE) -> bytes | None:
         raise SystemSetupError(f"no permission to read {path}", remedy="Run it as root (sudo)") from error
     except (OSError, ValueError) as error:
         raise StateError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from error
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise StateError(f"{path} is not a plain file")
-        if status.st_mode & 0o077:
-            mode = f"{stat.S_IMODE(status.st_mode):04o}"
-            raise StateError(f"{path} has mode {mode}: others may read its secrets. Type: chmod 600 {path}")
-        data = file.read(max_bytes + 1)
+    try:
+        _check_private(path, os.fstat(descriptor))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            data = file.read(max_bytes + 1)
+    except OSError as error:
+        raise StateError(f"{path} cannot be read: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
     if len(data) > max_bytes:
         raise StateError(f"{path} is longer than {max_bytes} bytes; it is not one of our files")
     return data
+
+
+def _check_private(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise StateError(f"{path} is not a plain file")
+    if status.st_mode & 0o077:
+        mode = f"{stat.S_IMODE(status.st_mode):04o}"
+        raise StateError(f"{path} has mode {mode}: others may read its secrets. Type: chmod 600 {path}")
 
 
 class FileLock:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from typing import Final
 
-from qtunnel.config import IPAddress, IPNetwork, ServerConfig, User
+from qtunnel.config import IPAddress, IPNetwork, ServerConfig, User, token_digest
 from qtunnel.masque.request import (
     ConnectIpRequest,
     Headers,
@@ -19,7 +18,7 @@ from qtunnel.masque.request import (
 )
 from qtunnel.tunnel.address_pool import AddressPool, Lease
 
-__all__ = ["Admission", "Admitted", "PendingName", "Refused", "token_digest"]
+__all__ = ["Admission", "Admitted", "PendingName", "Refused"]
 
 EVERYTHING: Final = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
@@ -53,11 +52,6 @@ class PendingName:
 
     name: str
     admitted: Admitted
-
-
-def token_digest(token: str) -> str:
-    """Return what is kept of a token: its SHA-256 in hex. Tokens are 256 random bits, so no salt is needed."""
-    return hashlib.sha256(token.encode("ascii", "replace")).hexdigest()
 
 
 class Admission:

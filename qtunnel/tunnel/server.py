@@ -45,7 +45,7 @@ LINGER: Final = 1.0
 class ServerTunnel:
     """The six verbs for a whole server.
 
-    users: who may connect. leases: host numbers from an earlier run (AddressPool). own_addresses: this host's
+    settings.max_udp_payload is what the path carries over IPv4. users: who may connect. leases: host numbers from an earlier run (AddressPool). own_addresses: this host's
     addresses, refused as a source of packets from clients.
     """
 
@@ -63,6 +63,7 @@ class ServerTunnel:
         self.stats = TrafficStats()
         self._own_addresses: Collection[IPAddress] = own_addresses
         self._endpoint = Endpoint(settings)
+        self._udp_payload = settings.max_udp_payload
         self._admission = Admission(config, self.pool, users)
         self._sessions: dict[str, ServerSession] = {}
         self._by_connection: dict[HttpConnection, ServerSession] = {}
@@ -259,6 +260,9 @@ class ServerTunnel:
             self._closing[connection] = (now + LINGER, H3_REQUEST_REJECTED, text)
 
     def _admit(self, connection: HttpConnection, stream_id: int, admitted: Admitted, now: float) -> None:
+        if ":" in connection.remote[0]:
+            # The settings are for IPv4; an IPv6 header is 20 bytes longer.
+            connection.set_max_udp_payload(self._udp_payload - 20)
         ghost = self._sessions.get(admitted.user.name)
         if ghost is not None:
             self._end(ghost, CloseReason.REPLACED, now, error_code=H3_REQUEST_REJECTED)

@@ -2,12 +2,12 @@ from ipaddress import IPv4Interface, IPv6Interface, ip_address, ip_network
 
 import pytest
 
-from qtunnel.config import ServerConfig, User
+from qtunnel.config import ServerConfig, User, token_digest
 from qtunnel.errors import PeerProtocolError
 from qtunnel.masque.request import Headers, build_request
 from qtunnel.masque.uri_template import default_template
 from qtunnel.tunnel.address_pool import AddressPool
-from qtunnel.tunnel.admission import Admission, Admitted, PendingName, Refused, token_digest
+from qtunnel.tunnel.admission import Admission, Admitted, PendingName, Refused
 
 TOKEN = "correct-horse"
 ALICE = User(name="alice", token_sha256=token_digest(TOKEN))

@@ -1,0 +1,100 @@
+"""What a server with a TUN changes on its host, and how it follows the host's own changes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Collection
+
+from qtunnel.aio.link_changes import link_changes
+from qtunnel.config import IPAddress, IPNetwork, ServerConfig
+from qtunnel.errors import NetworkOverlapError, SystemSetupError
+from qtunnel.linux.host import HostSetup
+from qtunnel.linux.links import LinkFollower, overlapping_networks
+from qtunnel.linux.netlink import MAIN_TABLE
+from qtunnel.linux.nft import Masquerade
+from qtunnel.linux.tun import Tun
+
+__all__ = ["ServerHost"]
+
+logger = logging.getLogger(__name__)
+
+
+class ServerHost:
+    """The server's TUN with its own inner addresses, forwarding, masquerade, and routes to networks of clients."""
+
+    def __init__(self, config: ServerConfig, tun: Tun, setup: HostSetup, follower: LinkFollower) -> None:
+        self.tun = tun
+        self._config = config
+        self._setup = setup
+        self._follower = follower
+        self._prefixes: set[IPNetwork] = set()
+
+    @classmethod
+    async def open(cls, config: ServerConfig, *, tun_mtu: int) -> ServerHost:
+        """Set up everything a server needs. Undoes it all when a part fails.
+
+        tun_mtu: the largest inner packet any client's path may carry; what is too big for one client is answered
+        with ICMP by the tunnel.
+
+        Raises:
+            NetworkOverlapError: a pool is in use on this host. SystemSetupError: no TUN, no permission, no nft.
+        """
+        pools = [pool for pool in (config.pool4, config.pool6) if pool is not None]
+        found = overlapping_networks([pool.network for pool in pools])
+        if found:
+            raise NetworkOverlapError(f"{'; '.join(map(str, found))}. Choose other pools with --pool4 and --pool6")
+        tun = Tun.open(config.host.tun_name)
+        setup: HostSetup | None = None
+        try:
+            setup = await HostSetup.open(
+                tun.name, table=config.host.route_table, rule_priority=config.host.rule_priority
+            )
+            await setup.prepare_tun(ipv6=config.pool6 is not None)
+            await setup.set_tun_mtu(max(tun_mtu, 1280))
+            for pool in pools:
+                await setup.add_address(pool)
+            await setup.set_up()
+            if config.forward or config.masquerade or config.advertise:
+                await setup.enable_forwarding(ipv4=config.pool4 is not None, ipv6=config.pool6 is not None)
+            if config.masquerade:
+                await setup.set_masquerade(Masquerade(pools=tuple(pool.network for pool in pools)))
+            return cls(config, tun, setup, LinkFollower())
+        except BaseException:
+            if setup is not None:
+                await setup.undo_all()
+            tun.close()
+            raise
+
+    @property
+    def own_addresses(self) -> frozenset[IPAddress]:
+        """The host's addresses at the moment."""
+        return frozenset(self._follower.addresses)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What could not be had and does not stop the server."""
+        return list(self._setup.warnings)
+
+    async def changes(self) -> AsyncIterator[None]:
+        """Yield whenever the host's links, addresses or routes changed."""
+        async for _ in link_changes(self._follower):
+            yield
+
+    async def set_client_prefixes(self, prefixes: Collection[IPNetwork]) -> None:
+        """Route exactly these networks, which lie behind clients, into the TUN."""
+        for prefix in self._prefixes - set(prefixes):
+            await self._setup.remove_route(prefix, table=MAIN_TABLE)
+            self._prefixes.discard(prefix)
+        for prefix in set(prefixes) - self._prefixes:
+            try:
+                await self._setup.add_route(prefix, table=MAIN_TABLE)
+            except SystemSetupError as error:
+                logger.warning("the network %s behind a client cannot be routed: %s", prefix, error)
+                continue
+            self._prefixes.add(prefix)
+
+    async def close(self) -> None:
+        """Undo everything and give the TUN back. Never raises."""
+        await self._setup.undo_all()
+        self._follower.close()
+        self.tun.close()

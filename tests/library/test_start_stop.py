@@ -1,0 +1,82 @@
+"""Starting and stopping, also in the middle: nothing is left (A77)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import random
+
+import pytest
+
+import qtunnel
+from tests.library.conftest import Site
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def cycle(config: qtunnel.ClientConfig, rng: random.Random) -> None:
+    """One start of a client, cancelled after a random number of turns of the loop, or closed when it is up."""
+
+    async def use() -> None:
+        async with qtunnel.connect(config) as tunnel:
+            tunnel.send([b"\x45"])
+            await tunnel.receive() if rng.random() < 0.5 else await asyncio.sleep(0)
+
+    task = asyncio.create_task(use())
+    for _ in range(rng.randrange(60)):
+        await asyncio.sleep(0)
+        if task.done():
+            break
+    if rng.random() < 0.3:
+        await asyncio.sleep(rng.random() * 0.02)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, qtunnel.QTunnelError):
+        await task
+
+
+async def run_cycles(site: Site, count: int, seed: int) -> None:
+    rng = random.Random(seed)
+    async with site.serve() as server:
+        config = site.client(server.port)
+        for _ in range(5):
+            await cycle(config, rng)
+        gc.collect()
+        tasks, descriptors = len(asyncio.all_tasks()), open_descriptors()
+        for number in range(count):
+            await cycle(config, rng)
+            left = len(asyncio.all_tasks())
+            assert left <= tasks, f"seed {seed}, cycle {number}: {asyncio.all_tasks()}"
+        gc.collect()
+        assert open_descriptors() == descriptors, f"seed {seed}"
+
+
+async def test_a77_cancelled_at_random_points_leaves_no_task_and_no_descriptor(site: Site, seed: int) -> None:
+    await run_cycles(site, 60, seed)
+
+
+@pytest.mark.slow
+async def test_a77_a_thousand_cycles(site: Site, seed: int) -> None:
+    await run_cycles(site, 1000, seed)
+
+
+async def test_a77_servers_cancelled_at_random_points_leave_nothing(site: Site, seed: int) -> None:
+    rng = random.Random(seed)
+
+    async def use() -> None:
+        async with site.serve():
+            await asyncio.sleep(0.01)
+
+    tasks, descriptors = len(asyncio.all_tasks()), open_descriptors()
+    for _ in range(50):
+        task = asyncio.create_task(use())
+        for _ in range(rng.randrange(12)):
+            await asyncio.sleep(0)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    assert len(asyncio.all_tasks()) == tasks
+    assert open_descriptors() == descriptors
