@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
 __all__ = [
+    "check_authorities",
     "fingerprint_matches",
     "fingerprint_of",
     "load_certificate_chain",
@@ -72,3 +73,16 @@ def system_authorities() -> tuple[str | None, str | None]:
     """Return the file and the directory of the authorities this system trusts; both None if it names none."""
     paths = ssl.get_default_verify_paths()
     return paths.cafile, paths.capath
+
+
+def check_authorities(cafile: str | None, cadata: bytes | None) -> None:
+    """Check that certification authorities can be read, before a handshake fails for it.
+
+    Raises: ConfigError saying which file and why.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cafile=cafile, cadata=None if cadata is None else cadata.decode("ascii"))
+    except (OSError, ValueError) as exc:  # ssl.SSLError is an OSError
+        where = f"{cafile}: " if cafile is not None else ""
+        raise ConfigError(f"{where}no certificates in PEM: {exc}", field="ca_file") from exc

@@ -19,8 +19,9 @@ from aioquic.quic.packet import QuicErrorCode, QuicFrameType
 from aioquic.tls import AlertDescription, CipherSuite
 
 from qtunnel.drops import DropReason
-from qtunnel.quic._aioquic import QuicCore
+from qtunnel.quic._aioquic_quic import QuicCore
 from qtunnel.quic.certificate import (
+    check_authorities,
     fingerprint_matches,
     fingerprint_of,
     load_certificate_chain,
@@ -82,6 +83,7 @@ def client_configuration(settings: ConnectionSettings) -> QuicConfiguration:
     elif settings.cafile is None and settings.cadata is None:
         configuration.cafile, configuration.capath = system_authorities()
     else:
+        check_authorities(settings.cafile, settings.cadata)
         configuration.cafile = settings.cafile
         configuration.cadata = settings.cadata
     return configuration
@@ -162,6 +164,7 @@ class Connection(QuicCore):
         self._peer_udp_payload = 65527
         self._handshake_deadline: float | None = started_at + settings.handshake_timeout
         self._keep_alive_at: float | None = None
+        self._is_settling = True
         self._streams_first = True
         self._bytes_sent = 0
         self._bytes_received = 0
@@ -186,7 +189,8 @@ class Connection(QuicCore):
         if self.packets_opened > opened:
             if self._settings.keep_alive is not None:
                 self._keep_alive_at = now + self._settings.keep_alive
-            self._follow_handshake()
+            if self._is_settling:
+                self._follow_handshake()
         elif self._is_stateless_reset(data):
             self.terminate()
             self._report(CloseCause.STATELESS_RESET, 0, False, "the peer no longer knows the connection")
@@ -198,7 +202,8 @@ class Connection(QuicCore):
         if self.handshake_complete and self._handshake_deadline is not None:
             self._handshake_deadline = None
             self._check_fingerprint()
-        if self.handshake_confirmed and self.datagram_size != self._allowed_udp_payload():
+        if self.handshake_confirmed:
+            self._is_settling = False
             self.datagram_size = self._allowed_udp_payload()
 
     def _check_fingerprint(self) -> None:
@@ -209,10 +214,16 @@ class Connection(QuicCore):
         if der is not None and fingerprint_matches(der, self._fingerprint):
             return
         found = "none" if der is None else fingerprint_of(der)
-        self.close(
+        self._report(
+            CloseCause.NOT_VERIFIED,
+            QuicErrorCode.CRYPTO_ERROR + AlertDescription.bad_certificate,
+            False,
+            f"the server's certificate has fingerprint {found}, expected {self._fingerprint.lower()}",
+        )
+        super().close(
             QuicErrorCode.CRYPTO_ERROR + AlertDescription.bad_certificate,
             QuicFrameType.CRYPTO,
-            f"certificate fingerprint is {found}, expected {self._fingerprint.lower()}",
+            "certificate not trusted",
         )
 
     def _is_stateless_reset(self, data: bytes) -> bool:
@@ -289,16 +300,19 @@ class Connection(QuicCore):
         self.set_log_time(now)
         due = super().get_timer()
         if self._handshake_deadline is not None and now >= self._handshake_deadline and not self.is_ending:
-            self._handshake_deadline = None
-            limit = self._settings.handshake_timeout
-            self.close(QuicErrorCode.NO_ERROR, QuicFrameType.PADDING, "handshake took too long")
-            self._report(CloseCause.HANDSHAKE_TIMEOUT, 0, False, f"no handshake within {limit:g} seconds")
+            self._give_up_handshake()
             return
         if due is not None and now >= due:
             self._handle_core_timer(now)
         if self._keep_alive_at is not None and now >= self._keep_alive_at and not self.is_ending:
             self._keep_alive_at = now + (self._settings.keep_alive or 0.0)
             self.send_ping(0)
+
+    def _give_up_handshake(self) -> None:
+        self._handshake_deadline = None
+        limit = self._settings.handshake_timeout
+        self._report(CloseCause.HANDSHAKE_TIMEOUT, 0, False, f"no handshake within {limit:g} seconds")
+        super().close(QuicErrorCode.NO_ERROR, QuicFrameType.PADDING, "handshake took too long")
 
     def _handle_core_timer(self, now: float) -> None:
         was_ending = self.is_ending
@@ -344,7 +358,7 @@ class Connection(QuicCore):
 
     def _report(self, cause: CloseCause, error_code: int, is_application: bool, reason: str) -> None:
         if self.closed is None:
-            self.closed = ConnectionClosed(cause, error_code, is_application, reason)
+            self.closed = ConnectionClosed(cause, int(error_code), is_application, reason)
             self.queue.clear(DropReason.NO_SESSION)
 
     def _fail_internally(self) -> None:

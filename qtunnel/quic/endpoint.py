@@ -48,6 +48,8 @@ MIN_INITIAL_DCID: Final = 8
 RETRY_CID_SIZE: Final = 8
 MAX_NEW_PER_BURST: Final = 4
 """Handshakes begun per call; each costs some milliseconds, during which nobody else is served."""
+MAX_ANSWERS: Final = 256
+"""Answers to strangers kept until datagrams_to_send."""
 CLOSES_PER_SECOND: Final = 50.0
 NEGOTIATIONS_PER_SECOND: Final = 50.0
 """Answers to strangers that need keys, or are of no use to well-behaved ones."""
@@ -81,6 +83,7 @@ class Endpoint:
             key=settings.retry_key, lifetime=settings.token_lifetime, random_bytes=settings.random_bytes
         )
         self._resetter = StatelessResetter(key=settings.stateless_reset_key, random_bytes=settings.random_bytes)
+        self._rate_exceeded = False
         rate = settings.initials_per_second
         self._unproven = TokenBucket(rate=rate, burst=rate)
         self._closes = TokenBucket(rate=CLOSES_PER_SECOND, burst=CLOSES_PER_SECOND)
@@ -180,7 +183,7 @@ class Endpoint:
     @property
     def retry_active(self) -> bool:
         """Whether new clients must prove their address first."""
-        return len(self._handshaking) >= self._settings.retry_threshold
+        return self._rate_exceeded or len(self._handshaking) >= self._settings.retry_threshold
 
     def close_all(self, error_code: int = 0x100, reason: str = "") -> None:
         """Close every connection with an HTTP/3 error code; send datagrams_to_send afterwards."""
@@ -248,6 +251,7 @@ class Endpoint:
                 header.token, address=group.remote, destination_cid=header.destination_cid, now=now
             )
             if original_cid is None:
+                self.drops[DropReason.BAD_UDP_DATAGRAM] += 1
                 self._refuse(group, header, QuicErrorCode.INVALID_TOKEN, now)
                 return 0
             if begun >= MAX_NEW_PER_BURST or len(self._handshaking) >= settings.max_handshakes:
@@ -255,11 +259,13 @@ class Endpoint:
                 return 0
             retry_cid: bytes | None = header.destination_cid
         else:
-            if self.retry_active or begun >= MAX_NEW_PER_BURST or not self._unproven.allow(now):
+            self._rate_exceeded = not self._unproven.allow(now)
+            if self.retry_active or begun >= MAX_NEW_PER_BURST:
                 self._send_retry(group, header, now)
                 return 0
             original_cid, retry_cid = header.destination_cid, None
         if len(self._established) + len(self._handshaking) >= settings.max_sessions:
+            self.drops[DropReason.HANDSHAKES_FULL] += 1
             self._refuse(group, header, QuicErrorCode.CONNECTION_REFUSED, now)
             return 0
         self._begin(group, data, header, original_cid, retry_cid, now)
@@ -282,13 +288,13 @@ class Endpoint:
         )
 
     def _refuse(self, group: Received, header: InitialHeader, error_code: int, now: float) -> None:
-        """Drop an Initial, telling the client why as far as the rate allows: it costs a key derivation."""
-        self.drops[DropReason.HANDSHAKES_FULL] += 1
+        """Tell a client why it is not let in, as far as the rate allows: it costs a key derivation."""
         if self._closes.allow(now):
             self._answer(group, encode_initial_close(header, error_code))
 
     def _answer(self, group: Received, data: bytes) -> None:
-        self._answers.append(Transmit(data, group.remote, group.local, path_id=group.path_id))
+        if len(self._answers) < MAX_ANSWERS:
+            self._answers.append(Transmit(data, group.remote, group.local, path_id=group.path_id))
 
     # -- connections
 

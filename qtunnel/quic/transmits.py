@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from qtunnel.burst import Transmit
@@ -9,69 +10,81 @@ from qtunnel.burst import Transmit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from qtunnel.burst import Address
+    from qtunnel.burst import Address, Received
 
-__all__ = ["as_transmits", "canonical"]
+__all__ = ["Edge", "as_transmits", "canonical"]
 
 MAX_SEGMENTS: Final = 64
 """What Linux takes in one UDP_SEGMENT send (UDP_MAX_SEGMENTS before 6.9)."""
-MAX_BYTES: Final = 65507 - 7
+MAX_BYTES: Final = 65500
 """An IPv4 UDP payload's limit, less a little."""
 
 
-def canonical(address: Address) -> Address:
-    """Return one form for an address: IPv6 ones without a zone as (host, port).
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Where a peer is reached: its address as the socket gave it, the address it speaks to, the path's socket."""
 
-    Sockets report IPv6 addresses with flow information and scope, people give them without.
+    remote: Address
+    local: str | None = None
+    path_id: int = 0
+
+    def is_of(self, group: Received) -> bool:
+        """Return whether these datagrams came in here."""
+        return self.remote == group.remote and self.local == group.local and self.path_id == group.path_id
+
+
+def canonical(address: Address) -> Address:
+    """Return one form for an address, without flow information, and (host, port) where there is no zone.
+
+    Sockets report IPv6 addresses with flow information, scope and sometimes "%zone"; people give them without.
     """
-    if len(address) == 4 and address[3] == 0:
-        return (address[0], address[1])
-    return address
+    if len(address) == 2:
+        return address
+    host, port, _, scope = address
+    return (host.partition("%")[0], port, 0, scope) if scope else (host, port)
+
+
+class _Run:
+    """Datagrams that may leave in one Transmit: all of one size to one address, the last may be shorter."""
+
+    __slots__ = ("address", "datagrams", "size", "total")
+
+    def __init__(self, data: bytes, address: Address) -> None:
+        self.address = address
+        self.datagrams = [data]
+        self.size = self.total = len(data)
+
+    def takes(self, data: bytes, address: Address) -> bool:
+        return (
+            address == self.address
+            and len(data) <= self.size
+            and len(self.datagrams[-1]) == self.size
+            and len(self.datagrams) < MAX_SEGMENTS
+            and self.total + len(data) <= MAX_BYTES
+        )
+
+    def add(self, data: bytes) -> None:
+        self.datagrams.append(data)
+        self.total += len(data)
+
+    def transmit(self, edge: Edge) -> Transmit:
+        if len(self.datagrams) == 1:
+            return Transmit(self.datagrams[0], edge.remote, edge.local, path_id=edge.path_id)
+        data = b"".join(self.datagrams)
+        return Transmit(data, edge.remote, edge.local, segment_size=self.size, path_id=edge.path_id)
 
 
 def as_transmits(
-    sent: Iterable[tuple[bytes, Address]],
-    edges: Mapping[Address, tuple[Address, str | None, int]],
-    *,
-    join: bool,
+    sent: Iterable[tuple[bytes, Address]], edges: Mapping[Address, Edge], *, join: bool
 ) -> list[Transmit]:
-    """Return Transmits in order. edges: address -> (as the socket gave it, local address, path id).
+    """Return Transmits in order. edges: canonical address -> edge.
 
-    join False keeps every datagram a Transmit of its own. In a joined one only the last datagram may be shorter.
+    join False keeps every datagram a Transmit of its own, as one with a PATH_CHALLENGE has to be.
     """
-    transmits: list[Transmit] = []
-    run: list[bytes] = []
-    run_address: Address | None = None
-    run_bytes = 0
+    runs: list[_Run] = []
     for data, address in sent:
-        if (
-            run
-            and join
-            and address == run_address
-            and len(data) <= len(run[0])
-            and len(run[-1]) == len(run[0])
-            and len(run) < MAX_SEGMENTS
-            and run_bytes + len(data) <= MAX_BYTES
-        ):
-            run.append(data)
-            run_bytes += len(data)
-            continue
-        if run and run_address is not None:
-            transmits.append(_transmit(run, run_address, edges))
-        run, run_address, run_bytes = [data], address, len(data)
-    if run and run_address is not None:
-        transmits.append(_transmit(run, run_address, edges))
-    return transmits
-
-
-def _transmit(
-    run: list[bytes], address: Address, edges: Mapping[Address, tuple[Address, str | None, int]]
-) -> Transmit:
-    remote, local, path_id = edges.get(address, (address, None, 0))
-    return Transmit(
-        b"".join(run) if len(run) > 1 else run[0],
-        remote,
-        local,
-        segment_size=len(run[0]) if len(run) > 1 else None,
-        path_id=path_id,
-    )
+        if join and runs and runs[-1].takes(data, address):
+            runs[-1].add(data)
+        else:
+            runs.append(_Run(data, address))
+    return [run.transmit(edges.get(run.address) or Edge(run.address)) for run in runs]
