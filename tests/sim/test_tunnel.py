@@ -6,6 +6,7 @@ Every failure prints its seed; `pytest --seed N` with the test's name runs exact
 from __future__ import annotations
 
 import random
+from collections import Counter
 from ipaddress import IPv4Address, IPv4Network
 
 import pytest
@@ -79,6 +80,8 @@ def test_tunnel_comes_up_and_carries_300_packets_each_way_under_10_percent_loss(
     world = World(seed=seed, identity=identity)
     client = world.add_client(up=lossy(), down=lossy())
     world.wait_up(client, timeout=20)
+    session = server_of(world).sessions[0]
+    dropped = Counter(client_of(client).stats.drops), Counter(session.stream.stats.drops)  # while it came up
     exchange(world, client, size=1200, gap=0.1)  # one packet a datagram
     for host, link in ((world.server, client.up), (client, client.down)):
         arrived = numbers(host)
@@ -86,8 +89,7 @@ def test_tunnel_comes_up_and_carries_300_packets_each_way_under_10_percent_loss(
         # Nothing is sent again, so one in ten is missing, and each of those was lost by the link.
         assert COUNT - 70 <= len(arrived) <= COUNT
         assert COUNT - len(arrived) <= link.counts[Fate.LOST]
-    assert server_of(world).sessions[0].stream.stats.drops == {}
-    assert client_of(client).stats.drops == {}
+    assert (client_of(client).stats.drops, session.stream.stats.drops) == dropped
     assert client_of(client).status(world.now)["ipv6"] == "ok"
 
 
@@ -231,7 +233,8 @@ def test_ipv6_is_refused_at_once_where_the_told_size_is_too_small(identity: Serv
     client = world.add_client()
     world.wait_up(client)
     world.network.run_for(0.5)
-    assert "1280" in events_of(client, Ipv6Refused)[0].reason
+    assert "1280" in events_of(world.server, Ipv6Refused)[0].reason
+    assert client_of(client).status(world.now)["ipv6"] != "ok"
     assert [each.version for each in client_of(client).addresses] == [4]
     exchange(world, client, 20)
     assert numbers(world.server) == list(range(20))
@@ -259,8 +262,9 @@ def test_ipv6_works_for_a_program_without_a_tun(identity: ServerIdentity, seed: 
     world.wait_up(client)
     world.network.run_for(6.0)
     assert events_of(world.server, Ipv6Refused) == events_of(client, Ipv6Refused) == []
+    pings = len(client.written)  # the server's own, which a program may leave unanswered
     exchange(world, client, 20)
-    assert numbers(client) == numbers(world.server) == list(range(20))
+    assert numbers(client)[pings:] == numbers(world.server) == list(range(20))
 
 
 # endings
