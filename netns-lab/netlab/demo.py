@@ -55,7 +55,6 @@ class _Demo:
         self.server = QTunnelServer(self.s, network.directory)
         self.client = QTunnelClient(self.c, network.directory)
         self._link = ""
-        self._device = ""
         self._before = {host.name: footprint(host) for host in (self.c, self.s)}
 
     def run(self) -> None:
@@ -71,7 +70,7 @@ class _Demo:
         if not came_up:
             return
         for version in (4, 6):
-            run(f"c pings s inside the tunnel, IPv{version}", partial(self._ping, self.server.inner(version)))
+            run(f"c pings s inside the tunnel, IPv{version}", partial(self._ping, _server_inner(version)))
         for version in (4, 6):
             run(f"c pings h behind s, IPv{version}", partial(self._ping, self._far_host(version)))
         for version in (4, 6):
@@ -97,8 +96,7 @@ class _Demo:
     def _serve(self) -> str:
         advertise = (self.lan.subnet.ipv4, self.lan.subnet.ipv6)
         self.server.start(self.path.at_server.ipv4.ip, advertise=advertise)
-        port = _wait_for_udp(self.server, timeout=15.0)
-        return f"listens on UDP port {port}; pools {POOL4.network} and {POOL6.network}; advertises {advertise[0]}"
+        return f"listens on UDP port {PORT}; pools {POOL4.network} and {POOL6.network}; advertises {advertise[0]}"
 
     def _take_link(self) -> str:
         file = self.server.first_link_file()
@@ -121,11 +119,9 @@ class _Demo:
     def _connect(self) -> str:
         began = time.monotonic()
         self.client.connect()
-        addresses = self.client.wait_for_addresses(timeout=15.0)
+        inner = self.client.wait()
         took = time.monotonic() - began
-        self._device = addresses.device
-        mtu = self.c.device_mtu(self._device)
-        return f"{addresses.ipv4} and {addresses.ipv6} on {self._device}, MTU {mtu}, after {took:.2f} s"
+        return f"{inner.ipv4} and {inner.ipv6} on {inner.device}, MTU {inner.mtu}, after {took:.2f} s"
 
     def _ping(self, address: IPAddress) -> str:
         result = ping(self.c, address, count=3)
@@ -139,7 +135,7 @@ class _Demo:
             ["traceroute", f"-{version}", "-n", "-q", "1", "-w", "2", "-m", "6", str(target)], timeout=60
         )
         hops = [line.split()[1] for line in done.stdout.splitlines()[1:]]
-        if hops != [str(self.server.inner(version)), str(target)]:
+        if hops != [str(_server_inner(version)), str(target)]:
             raise StepFailed(f"hops {', '.join(hops)}")
         return f"hop 1 {hops[0]} (s inside the tunnel), hop 2 {hops[1]} (h)"
 
@@ -176,7 +172,7 @@ class _Demo:
         )
         try:
             daemon.wait_for("Serving HTTP")
-            address = self._client_address(version) if server is self.c else self._far_host(version)
+            address = self.client.wait().address(version) if server is self.c else self._far_host(version)
             host = f"[{address}]" if version == 6 else str(address)
             command = ["curl", "-sS", "--globoff", "-o", str(copy), f"http://{host}:{HTTP_PORT}/file"]
             took = client.run([*command, "--connect-timeout", "5"], timeout=60).seconds
@@ -202,7 +198,6 @@ class _Demo:
         return "nowhere"
 
     def _end(self, side: QTunnelServer | QTunnelClient) -> str:
-        assert side.daemon is not None
         code = side.daemon.stop(timeout=10.0)
         left = sorted(set(footprint(side.host)) ^ set(self._before[side.host.name]))
         if code != 0 or left:
@@ -214,12 +209,9 @@ class _Demo:
     def _far_host(self, version: int) -> IPAddress:
         return self.lan.b.address(version)
 
-    def _client_address(self, version: int) -> IPAddress:
-        addresses = self.client.wait_for_addresses(timeout=1.0)
-        found = addresses.ipv4 if version == 4 else addresses.ipv6
-        if found is None:
-            raise StepFailed(f"c has no IPv{version} address inside the tunnel")
-        return found
+
+def _server_inner(version: int) -> IPAddress:
+    return POOL4.ip if version == 4 else POOL6.ip
 
 
 def _status(side: QTunnelServer | QTunnelClient) -> str:
@@ -227,8 +219,3 @@ def _status(side: QTunnelServer | QTunnelClient) -> str:
     if not done.ok:
         raise StepFailed(f"exit code {done.code}: {done.output.strip()}")
     return "\n" + "\n".join(f"       {line}".rstrip() for line in done.stdout.rstrip().splitlines()) + "\n      "
-
-
-def _wait_for_udp(server: QTunnelServer, *, timeout: float) -> int:
-    server.wait_until_listening(timeout=timeout)
-    return PORT

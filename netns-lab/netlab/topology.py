@@ -10,7 +10,7 @@ from typing import Final
 
 from netlab.addresses import EVERYTHING, IPAddress, Subnet
 from netlab.host import Host
-from netlab.network import Link, Network
+from netlab.network import Link, LinkEnd, Network
 from netlab.path import VERSIONS, Path
 
 SERVICE: Final = Subnet(500)
@@ -82,13 +82,14 @@ class Site:
             return self.service[0 if version == 4 else 1].ip
         if self.direct is not None:
             return self.direct.b.address(version)
-        client = client or self.client
-        path = next(path for path in self.paths.values() if path.at_client.host is client)
-        return path.at_server.address(version)
+        return self._path_of(client or self.client).at_server.address(version)
 
-    def client_address(self, version: int) -> IPAddress:
-        """Return the first client's address on its first link."""
-        return (self.direct.a if self.direct is not None else self.path.at_client).address(version)
+    def client_end(self, client: Host) -> LinkEnd:
+        """Return a client's end of its (first) link."""
+        return self.direct.a if self.direct is not None else self._path_of(client).at_client
+
+    def _path_of(self, client: Host) -> Path:
+        return next(path for path in self.paths.values() if path.at_client.host is client)
 
 
 def _use_service_address(site: Site) -> None:

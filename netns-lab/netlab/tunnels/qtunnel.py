@@ -1,35 +1,27 @@
-"""qtunnel, from this checkout."""
+"""qtunnel, from this checkout, through its command line as its users see it."""
 
 from __future__ import annotations
 
 import sys
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_interface
+from ipaddress import IPv4Interface, IPv6Interface
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from netlab.addresses import IPAddress, IPNetwork
 from netlab.command import Completed
 from netlab.daemon import Daemon, wait_until
-from netlab.errors import NotReadyError
 from netlab.host import Host
+from netlab.tunnels.base import Inner, Tunnel
+from netlab.tunnels.device import wait_for_device
 
 COMMAND: Final = (sys.executable, "-m", "qtunnel")
 PORT: Final = 4433
 POOL4: Final = IPv4Interface("10.77.1.1/24")
 POOL6: Final = IPv6Interface("fd77:1::1/64")
 PROFILE: Final = "lab"
-
-
-@dataclass(frozen=True, slots=True)
-class InnerAddresses:
-    """What a client got: its TUN device and its addresses."""
-
-    device: str
-    ipv4: IPv4Address | None
-    ipv6: IPv6Address | None
+FIRST_USER: Final = "user1"
 
 
 class QTunnelServer:
@@ -39,38 +31,37 @@ class QTunnelServer:
         self.host = host
         self._state = directory / f"{host.name}-state"
         self._env = {"QTUNNEL_RUNTIME_DIR": str(directory / f"{host.name}-run")}
-        self.daemon: Daemon | None = None
+        self._state_arguments = ("--state-dir", str(self._state))
+        self._daemon: Daemon | None = None
+
+    @property
+    def daemon(self) -> Daemon:
+        """Its process; start() comes first."""
+        assert self._daemon is not None
+        return self._daemon
 
     def start(
         self, public: IPAddress, *, advertise: Sequence[IPNetwork] = (), options: Sequence[str] = ()
     ) -> None:
-        """Start it, reachable at a public address; the networks advertised are those behind it."""
+        """Start it, reachable at a public address, and wait until it serves; advertise: networks behind it."""
         name = f"[{public}]:{PORT}" if public.version == 6 else f"{public}:{PORT}"
-        arguments = ["--state-dir", str(self._state), "--port", str(PORT), "--public-name", name]
+        arguments = [*self._state_arguments, "--port", str(PORT), "--public-name", name]
         arguments += ["--pool4", str(POOL4), "--pool6", str(POOL6)]
         for network in advertise:
             arguments += ["--advertise", str(network)]
-        self.daemon = self.host.start([*COMMAND, "serve", *arguments, *options], name="serve", env=self._env)
-
-    def inner(self, version: int) -> IPAddress:
-        """Return the server's own address inside the tunnel."""
-        return POOL4.ip if version == 4 else POOL6.ip
+        self._daemon = self.host.start([*COMMAND, "serve", *arguments, *options], name="serve", env=self._env)
+        self._daemon.wait_for(r"serving on", timeout=20)
 
     def first_link_file(self) -> Path:
-        """Return the file, for root only, that the first start wrote its join link to."""
-        for file in (self._state / "join").glob("*.link"):
-            return file
-        raise NotReadyError(f"no join link in {self._state}")
+        """Wait for the file, for root only, that the first start writes its join link to."""
+        file = self._state / "join" / f"{FIRST_USER}.link"
+        wait_until(file.exists, f"join link {file.name}", daemon=self.daemon, timeout=10)
+        return file
 
-    def wait_until_listening(self, *, timeout: float) -> None:
-        """Wait until its UDP port is open; NotReadyError if it ends or takes too long."""
-        assert self.daemon is not None
-        wait_until(
-            lambda: bool(self.host.run(["ss", "-Hlun", f"sport = :{PORT}"], check=False).stdout),
-            f"UDP port {PORT} on {self.host.name}",
-            daemon=self.daemon,
-            timeout=timeout,
-        )
+    def add_user(self, name: str) -> str:
+        """Add a user and return the join link."""
+        self.host.run([*COMMAND, "user", "add", name, *self._state_arguments], env=self._env)
+        return (self._state / "join" / f"{name}.link").read_text().strip()
 
     def status(self) -> Completed:
         """Ask it for its status."""
@@ -87,44 +78,71 @@ class QTunnelClient:
             "QTUNNEL_PROFILE_DIR": str(self.profiles),
             "QTUNNEL_RUNTIME_DIR": str(directory / f"{host.name}-run"),
         }
-        self.daemon: Daemon | None = None
+        self._daemon: Daemon | None = None
 
-    def join(self, link: str) -> Completed:
+    @property
+    def daemon(self) -> Daemon:
+        """Its process; connect() comes first."""
+        assert self._daemon is not None
+        return self._daemon
+
+    def join(self, link: str) -> None:
         """Take a join link from standard input and keep it as a profile."""
-        return self.host.run([*COMMAND, "join", "--name", PROFILE], stdin=link + "\n", env=self._env)
+        self.host.run([*COMMAND, "join", "--name", PROFILE], stdin=link + "\n", env=self._env)
 
     def connect(self, options: Sequence[str] = ()) -> None:
         """Start the tunnel of the profile."""
-        self.daemon = self.host.start([*COMMAND, "connect", PROFILE, *options], name="connect", env=self._env)
+        self._daemon = self.host.start([*COMMAND, "connect", PROFILE, *options], name="connect", env=self._env)
+
+    def wait(self, *, timeout: float = 20.0) -> Inner:
+        """Wait until its device has an address of each family."""
+        return wait_for_device(
+            self.host, networks=(POOL4.network, POOL6.network), daemon=self.daemon, timeout=timeout
+        )
 
     def status(self) -> Completed:
         """Ask it for its status."""
         return self.host.run([*COMMAND, "status"], env=self._env, check=False)
-
-    def wait_for_addresses(self, *, timeout: float) -> InnerAddresses:
-        """Wait until its TUN has an address of each family; NotReadyError if it ends or takes too long."""
-        assert self.daemon is not None
-        wait_until(
-            lambda: self._addresses() is not None,
-            f"addresses inside the tunnel on {self.host.name}",
-            daemon=self.daemon,
-            timeout=timeout,
-        )
-        found = self._addresses()
-        assert found is not None
-        return found
 
     def token(self) -> str:
         """Return the secret of the profile, to look for where it must not be."""
         text = (self.profiles / f"{PROFILE}.toml").read_text()
         return str(tomllib.loads(text)["token"])
 
-    def _addresses(self) -> InnerAddresses | None:
-        found: dict[int, tuple[str, IPAddress]] = {}
-        for line in self.host.run(["ip", "-o", "addr"]).stdout.splitlines():
-            device, address = line.split()[1], ip_interface(line.split()[3]).ip
-            if address in POOL4.network or address in POOL6.network:
-                found[address.version] = (device, address)
-        if len(found) < 2:
-            return None
-        return InnerAddresses(found[4][0], IPv4Address(found[4][1]), IPv6Address(found[6][1]))
+
+class QTunnel(Tunnel):
+    """One server; each client is a user of its own, as one user's second client replaces the first."""
+
+    name: ClassVar[str] = "qtunnel"
+    about: ClassVar[str] = "this checkout"
+
+    def start_server(self) -> None:
+        """Start it for the first time."""
+        directory = self.site.network.directory
+        lan = self.site.lan
+        self._serving = QTunnelServer(self.site.server, directory)
+        self._serving.start(
+            self.site.server_address(self.options.outer),
+            advertise=() if lan is None else (lan.subnet.ipv4, lan.subnet.ipv6),
+            options=self._arguments(),
+        )
+        self.server = self._serving.daemon
+        self._links = [self._serving.first_link_file().read_text().strip()]
+
+    def start_client(self, host: Host) -> Inner:
+        """Join with the first user's link, or a new user's, and connect."""
+        link = self._links.pop() if self._links else self._serving.add_user(f"user-{host.name}")
+        client = QTunnelClient(host, self.site.network.directory)
+        client.join(link)
+        client.connect(self._arguments())
+        inner = client.wait()
+        self.clients.append(inner)
+        return inner
+
+    def server_inner(self, version: int) -> IPAddress:
+        """Return the server's address inside."""
+        return POOL4.ip if version == 4 else POOL6.ip
+
+    def _arguments(self) -> list[str]:
+        options = self.options
+        return [] if options.path_mtu is None else ["--path-mtu", str(options.path_mtu)]
