@@ -12,6 +12,7 @@ from qtunnel.burst import Burst, Received, Transmit, address_text
 from qtunnel.config import IPAddress, IPNetwork, ServerConfig, User
 from qtunnel.drops import DropCounts, DropReason
 from qtunnel.errors import PeerProtocolError
+from qtunnel.ip.address import is_link_local
 from qtunnel.ip.forward import IcmpErrors
 from qtunnel.ip.policy import destination
 from qtunnel.quic.endpoint import Endpoint
@@ -342,6 +343,11 @@ class ServerTunnel:
                 session.stream.send_unchecked(replies, now)
 
     def _no_route(self, packet: bytes, now: float) -> None:
+        address = destination(packet)
+        if not address or is_link_local(address):
+            # No IP packet, or the kernel's own multicast on the TUN, which nobody misses.
+            self.stats.drops[DropReason.LINK_LOCAL if address else DropReason.MALFORMED] += 1
+            return
         self.stats.drops[DropReason.NO_ROUTE] += 1
         reply = self._icmp.unreachable(packet, DropReason.NO_ROUTE, now)
         if reply is not None:
