@@ -22,7 +22,7 @@ from qtunnel.quic.connection import CID_SIZE, Connection, client_configuration
 from qtunnel.quic.early_datagrams import EarlyDatagrams
 from qtunnel.quic.events import CloseCause, HandshakeCompleted, Headers, HttpEvent
 from qtunnel.quic.http_datagrams import HttpDatagrams
-from qtunnel.quic.http_streams import HttpStreams
+from qtunnel.quic.http_streams import HttpStreams, StreamEvent
 from qtunnel.quic.stateless_reset import TOKEN_SIZE
 from qtunnel.quic.transmits import Edge, as_transmits, canonical
 
@@ -283,10 +283,8 @@ class HttpConnection:
         elif isinstance(event, quic_events.HandshakeCompleted):
             self._events.append(HandshakeCompleted(self.quic.peer_certificate if self._is_client else None))
             self._streams.start()
-        elif isinstance(event, quic_events.StreamDataReceived | quic_events.StreamReset):
+        elif isinstance(event, StreamEvent):
             self._streams.on_stream_event(event)
-        elif isinstance(event, quic_events.StopSendingReceived):
-            self._streams.on_stop_sending(event)
 
     def _touch(self) -> None:
         """Report the end once it has come, and tell the owner that something may have changed."""

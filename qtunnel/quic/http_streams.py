@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aioquic.h3.connection import ErrorCode, ProtocolError, Setting
 from aioquic.h3.events import DataReceived as H3Data
@@ -37,13 +37,23 @@ if TYPE_CHECKING:
 
     from qtunnel.quic.connection import Connection
 
-__all__ = ["HttpStreams"]
+__all__ = ["HttpStreams", "StreamEvent"]
 
 logger = logging.getLogger(__name__)
 
 
+MAX_HELD: Final = 64
+"""Events of request streams kept until the client's SETTINGS; each is at most a packet, or what a gap held up."""
+MAX_HELD_BYTES: Final = 65536
+
+StreamEvent = StreamDataReceived | QuicStreamReset | StopSendingReceived
+
+
 class HttpStreams:
     """All streams of one connection.
+
+    A server reads requests once it has the client's SETTINGS, so that whether datagrams may be used is known when
+    a request is reported.
 
     events: where events are put, in order. early: datagrams kept for streams without headers; those of a stream
     that ends are dropped. The attributes say what SETTINGS have agreed.
@@ -59,6 +69,7 @@ class HttpStreams:
         self._is_client: bool = quic.configuration.is_client
         self._h3: H3Core | None = None
         self._settings_seen = False
+        self._held: list[StreamEvent] = []
         self._next_request_id = 0
         self._goaway_received: int | None = None
         self._goaway_sent: int | None = None
@@ -157,28 +168,43 @@ class HttpStreams:
 
     # -- receiving
 
-    def on_stream_event(self, event: StreamDataReceived | QuicStreamReset) -> None:
-        """Read stream data, or the end of it by a reset."""
-        h3, stream_id = self._h3, event.stream_id
-        request = self.requests.get(stream_id)
-        if h3 is None or (request is not None and not request.receive_is_open):
+    def on_stream_event(self, event: StreamEvent) -> None:
+        """Take in stream data, a reset, or the request to stop sending."""
+        if not self._is_client and not self._settings_seen and event.stream_id % 4 == 0:
+            self._hold(event)
             return
-        if stream_id % 4 == 1:
-            reason = "no server-initiated bidirectional streams"  # RFC 9114 §6.1
-            self._quic.close(ErrorCode.H3_STREAM_CREATION_ERROR, None, reason)
-            return
-        for h3_event in self._feed(h3, event):
-            self._on_h3_event(h3_event)
-        self._after_feeding(h3)
-        if isinstance(event, QuicStreamReset) and stream_id % 4 == 0:
-            self._on_reset(stream_id, event.error_code)
+        self._read(event)
+        if self._settings_seen and self._held:
+            held, self._held = self._held, []
+            for earlier in held:
+                self._read(earlier)
 
-    def on_stop_sending(self, event: StopSendingReceived) -> None:
-        """Stop sending; QUIC has already reset our side."""
-        if self._h3 is not None:
-            self._feed(self._h3, event)
-        if event.stream_id % 4 == 0:
-            self._on_reset(event.stream_id, event.error_code)
+    def _hold(self, event: StreamEvent) -> None:
+        self._held.append(event)
+        held_bytes = sum(len(held.data) for held in self._held if isinstance(held, StreamDataReceived))
+        if len(self._held) > MAX_HELD or held_bytes > MAX_HELD_BYTES:
+            self._held.clear()
+            self._quic.close(ErrorCode.H3_MISSING_SETTINGS, None, "requests, but no SETTINGS")
+
+    def _read(self, event: StreamEvent) -> None:
+        h3, stream_id = self._h3, event.stream_id
+        if h3 is None:
+            return
+        if isinstance(event, StopSendingReceived):
+            self._feed(h3, event)
+        else:
+            request = self.requests.get(stream_id)
+            if request is not None and not request.receive_is_open:
+                return
+            if stream_id % 4 == 1:
+                reason = "no server-initiated bidirectional streams"  # RFC 9114 §6.1
+                self._quic.close(ErrorCode.H3_STREAM_CREATION_ERROR, None, reason)
+                return
+            for h3_event in self._feed(h3, event):
+                self._on_h3_event(h3_event)
+            self._after_feeding(h3)
+        if not isinstance(event, StreamDataReceived) and stream_id % 4 == 0:
+            self._on_reset(stream_id, event.error_code)
 
     def _on_reset(self, stream_id: int, error_code: int) -> None:
         """Abort the other direction, too, after the peer aborted one (RFC 9114 §4.4)."""
