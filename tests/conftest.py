@@ -11,10 +11,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from qtunnel.state.identity import ServerIdentity
 
 FIRST_SEED = 1
 TUN_DEVICE = Path("/dev/net/tun")
@@ -98,3 +103,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         name = item.nodeid.partition("[")[0]
         report.sections.append(("seed", f"seed {seed}; again: pytest --seed {seed} '{name}'"))
     return report
+
+
+@pytest.fixture(scope="session")
+def identity(tmp_path_factory: pytest.TempPathFactory) -> ServerIdentity:
+    """Give the server of simulated tunnels (tests/sim/world.py) its key, which is made once."""
+    # Not at the top: a broken qtunnel must not keep the tests of its other parts from being collected.
+    from qtunnel.state.identity import load_or_create_identity
+
+    state = tmp_path_factory.mktemp("state")
+    return load_or_create_identity(state, server_name="sim.qtunnel.invalid", now=datetime.now(UTC))
