@@ -5,7 +5,7 @@ knows no AF_NETLINK sockets), and its synchronous one not inside a running loop.
 request before the send returns, in some 50 to 300 microseconds, so waiting for it in a loop costs nothing, and a
 change that cannot be cancelled half-way can always be undone.
 
-Everything here raises OSError with the kernel's errno; qtunnel.linux.host puts it into words.
+The calls raise OSError with the kernel's errno; refusal() puts it into words.
 """
 
 from __future__ import annotations
@@ -34,10 +34,23 @@ from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.marshal import MarshalRtnl
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
+from qtunnel.errors import SystemSetupError
+
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["LOCAL_TABLE", "MAIN_TABLE", "PROTOCOL", "Link", "LinkAddress", "Netlink", "Route", "RouteTo", "Rule"]
+__all__ = [
+    "LOCAL_TABLE",
+    "MAIN_TABLE",
+    "PROTOCOL",
+    "Link",
+    "LinkAddress",
+    "Netlink",
+    "Route",
+    "RouteTo",
+    "Rule",
+    "refusal",
+]
 
 IPAddress = IPv4Address | IPv6Address
 IPInterface = IPv4Interface | IPv6Interface
@@ -321,6 +334,16 @@ class Netlink:
                 found.append(each)
                 if not is_dump:
                     return found, is_complete
+
+
+def refusal(what: str, error: OSError) -> SystemSetupError:
+    """Return the error a person gets for one of the kernel: what was tried, why not, what to type."""
+    remedy = None
+    if error.errno in (errno.EPERM, errno.EACCES):
+        remedy = "Run as root or with CAP_NET_ADMIN"
+    elif error.errno in (errno.EAFNOSUPPORT, errno.EOPNOTSUPP):
+        remedy = "This kernel lacks the IP version or policy routing (CONFIG_IP_MULTIPLE_TABLES)"
+    return SystemSetupError(f"cannot {what} ({error.strerror})", remedy=remedy)
 
 
 _RTM_F_CLONED: Final = 0x200

@@ -1,8 +1,8 @@
 """DF on the wire (experiment E14): never a fragment of ours, whatever the kernel has heard about the path.
 
 The client's link carries 1500; the router's link to the server 1300, and the router says so by ICMP. Each
-situation is tried with our sockets and, in the same capture, with those a careless program would use: a default one,
-and a dual-stack one with only the IPv6 option set. These controls must show the fault, or the test proves nothing.
+situation is tried with our sockets and, in the same capture, with those of a careless program: a default one, and
+a dual-stack one with only the IPv6 option set. These controls must show the fault, or the test proves nothing.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ _FRAGMENT_HEADER = 44
 
 @dataclass(frozen=True)
 class WirePacket:
-    """One UDP packet, or a fragment of one. size: the IP packet's. dont_fragment: None for IPv6, which implies it."""
+    """One UDP packet, or a fragment of it. size: of the IP packet. dont_fragment: None for IPv6 (implied)."""
 
     version: int
     size: int
