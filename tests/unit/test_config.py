@@ -1,0 +1,143 @@
+"""Every setting that cannot be used is refused by its name, before anything is done with it."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from ipaddress import IPv4Interface, IPv6Interface
+from typing import Any
+
+import pytest
+
+from qtunnel.config import ClientConfig, HostConfig, QuicConfig, ServerConfig, User
+from qtunnel.errors import ConfigError
+
+DIGEST = "0123456789abcdef" * 4
+TOKEN = "a-token-nobody-guesses"
+
+
+def client(**settings: Any) -> ClientConfig:
+    return ClientConfig(**{"server": "192.0.2.1", "server_name": "vpn.example.net", "token": TOKEN, **settings})
+
+
+def server(**settings: Any) -> ServerConfig:
+    return ServerConfig(**{"pool4": IPv4Interface("10.77.1.1/24"), **settings})
+
+
+def test_what_is_needed_is_enough() -> None:
+    assert client().port == 443
+    assert server().port == 443
+    assert User(name="alice", token_sha256=DIGEST).prefixes == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"server": ""}, "server"),
+        ({"port": 0}, "port"),
+        ({"port": 65536}, "port"),
+        ({"server_name": ""}, "server_name"),
+        ({"server_name": "192.0.2.1"}, "server_name"),
+        ({"server_name": "2001:db8::1"}, "server_name"),
+        ({"token": ""}, "token"),
+        ({"token": "with blank"}, "token"),
+        ({"token": "with\nnewline"}, "token"),
+        ({"token": "ümlaut"}, "token"),
+        ({"fingerprint": "12"}, "fingerprint"),
+        ({"fingerprint": DIGEST.upper()}, "fingerprint"),
+        ({"fingerprint": DIGEST, "ca_file": "ca.pem"}, "ca_file"),
+        ({"want_ipv4": False, "want_ipv6": False}, "want_ipv4"),
+        ({"reconnect_min": 0.0}, "reconnect_min"),
+        ({"reconnect_min": 31.0}, "reconnect_min"),
+    ],
+    ids=str,
+)
+def test_client_setting_that_cannot_be_used_is_named(settings: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        client(**settings)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"listen": ()}, "listen"),
+        ({"listen": ("vpn.example.net",)}, "listen"),
+        ({"port": 70000}, "port"),
+        ({"pool4": None}, "pool4"),
+        ({"pool4": IPv4Interface("10.77.1.1/31")}, "pool4"),
+        ({"pool6": IPv6Interface("fd77::1/127")}, "pool6"),
+        ({"certificate": "chain.pem"}, "certificate"),
+        ({"private_key": "key.pem"}, "certificate"),
+        ({"max_sessions": 0}, "max_sessions"),
+        ({"max_handshakes": 0}, "max_sessions"),
+    ],
+    ids=str,
+)
+def test_server_setting_that_cannot_be_used_is_named(settings: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        server(**settings)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"path_mtu": 1227}, "path_mtu"),
+        ({"path_mtu": 65536}, "path_mtu"),
+        ({"idle_timeout": 0.5}, "idle_timeout"),
+        ({"idle_timeout": 601.0}, "idle_timeout"),
+        ({"keep_alive": 0.1}, "keep_alive"),
+        ({"keep_alive": 30.0}, "keep_alive"),
+        ({"congestion_control": "vegas"}, "congestion_control"),
+    ],
+    ids=str,
+)
+def test_quic_setting_that_cannot_be_used_is_named(settings: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        QuicConfig(**settings)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("path_mtu", [1228, 1500, 9000, 65535])
+def test_path_mtu_from_1228_to_65535_is_taken(path_mtu: int) -> None:
+    assert QuicConfig(path_mtu=path_mtu).path_mtu == path_mtu
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"tun_name": ""}, "tun_name"),
+        ({"tun_name": "sixteen-letters!"}, "tun_name"),
+        ({"tun_name": "a/b"}, "tun_name"),
+        ({"route_table": 0}, "route_table"),
+        ({"route_table": 254}, "route_table"),
+        ({"rule_priority": 0}, "rule_priority"),
+        ({"rule_priority": 32764}, "rule_priority"),
+    ],
+    ids=str,
+)
+def test_host_setting_that_cannot_be_used_is_named(settings: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        HostConfig(**settings)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "ä", "x" * 65])
+def test_user_name_that_cannot_be_used_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="no user name"):
+        User(name=name, token_sha256=DIGEST)
+
+
+def test_token_hash_of_a_user_is_64_hex_digits() -> None:
+    with pytest.raises(ConfigError, match="64 hexadecimal"):
+        User(name="alice", token_sha256=TOKEN)
+
+
+def test_secrets_are_not_shown() -> None:
+    assert TOKEN not in repr(client())
+    assert DIGEST not in repr(User(name="alice", token_sha256=DIGEST))
+
+
+def test_configuration_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        client().port = 1  # type: ignore[misc]
