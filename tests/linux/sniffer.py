@@ -103,7 +103,7 @@ class Sniffer:
             self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 32 << 20)
-        self._socket.bind((interface or "", _ETH_P_ALL)) if interface else self._listen_everywhere()
+        self._socket.bind((interface or "", _ETH_P_ALL))  # "" is every interface, also one that comes later
 
     def __enter__(self) -> Sniffer:
         return self

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import select
 import socket
 
 import pytest
+import uvloop
 
 from qtunnel.burst import Received, SendResult, Transmit
 from qtunnel.linux.udp import UdpSocket
@@ -244,3 +246,39 @@ def test_closed_socket_sends_and_receives_nothing(pair: Pair) -> None:
     assert calling.receive() == []
     assert calling.read_errors() == []
     assert calling.drops() == 0
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["added again", "control"])
+def test_a_uvloop_reader_dies_of_an_icmp_error_unless_added_again(pair: Pair, again: bool) -> None:
+    calling = pair.open(pair.left, "0.0.0.0")
+    answering = pair.open(pair.right, "0.0.0.0", 4433)
+    port = calling.local_address[1]
+    heard: list[bytes] = []
+
+    async def life() -> None:
+        loop = asyncio.get_running_loop()
+        seen = 0
+
+        def readable() -> None:
+            nonlocal seen
+            heard.extend(datagram for burst in calling.receive() for datagram in burst.datagrams)
+            calling.read_errors()
+            if again and calling.error_wakeups != seen:
+                seen = calling.error_wakeups
+                loop.remove_reader(calling)
+                loop.add_reader(calling, readable)
+
+        loop.add_reader(calling, readable)
+        calling.send(Transmit(b"to nobody", (SERVER4, 9)))
+        deadline = loop.time() + 5
+        while not calling.counters.icmp_errors and loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        answering.send(Transmit(b"hello", (CLIENT4, port)))
+        deadline = loop.time() + (5 if again else 0.5)
+        while not heard and loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        loop.remove_reader(calling)
+
+    uvloop.run(life())
+    assert calling.counters.icmp_errors == 1
+    assert heard == ([b"hello"] if again else [])
