@@ -62,7 +62,7 @@ class AssignedAddress:
     @property
     def is_refusal(self) -> bool:
         """Say whether this is 0.0.0.0/32 or ::/128: nothing was assigned."""
-        return int(self.prefix.ip) == 0 and self.prefix.network.prefixlen == self.prefix.max_prefixlen
+        return int(self.prefix) == 0 and self.prefix.network.prefixlen == self.prefix.max_prefixlen
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class RequestedAddress:
     @property
     def is_any(self) -> bool:
         """Say whether the sender leaves the choice of address to us."""
-        return int(self.prefix.ip) == 0
+        return int(self.prefix) == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,11 +258,11 @@ def _decode_prefixes(value: bytes, *, allow_host_bits: bool) -> list[tuple[int, 
         address, length = fields.address(version), fields.byte()
         if length > address.max_prefixlen:
             raise _malformed(f"a prefix length of {length} for IPv{version}")
+        host_bits = int(address) & ((1 << (address.max_prefixlen - length)) - 1)
+        if host_bits and not allow_host_bits:
+            raise _malformed(f"{address}/{length}, which has bits set below its prefix length")
         kind = IPv4Interface if version == 4 else IPv6Interface
-        prefix = kind((int(address), length))
-        if prefix.ip != prefix.network.network_address and not allow_host_bits:
-            raise _malformed(f"{prefix} has bits set below its prefix length")
-        entries.append((request_id, prefix))
+        entries.append((request_id, kind((int(address), length))))
     return entries
 
 
