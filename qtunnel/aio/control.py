@@ -128,8 +128,8 @@ class ControlServer:
         except Exception:
             logger.exception("control socket: request failed")
         finally:
+            await _hang_up(writer)
             self._callers.discard(task)
-            writer.transport.abort()
 
     def _is_allowed(self, writer: asyncio.StreamWriter) -> bool:
         uid = _peer_uid(writer.get_extra_info("socket"))
@@ -182,7 +182,7 @@ async def control_request(path: Path, command: str, *, timeout_s: float = 10.0) 
                 await _send(writer, {"command": command})
                 line = await reader.readline()
             finally:
-                writer.transport.abort()
+                await _hang_up(writer)
     except PermissionError as error:
         raise SystemSetupError(f"no permission to use {path}", remedy="Run it as root (sudo)") from error
     except TimeoutError as error:
@@ -217,6 +217,12 @@ def _failure(text: str) -> dict[str, Any]:
 async def _send(writer: asyncio.StreamWriter, message: Mapping[str, Any]) -> None:
     writer.write(json.dumps(message, default=str).encode() + b"\n")
     await writer.drain()
+
+
+async def _hang_up(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
 
 
 def _peer_uid(connection: socket.socket) -> int:
