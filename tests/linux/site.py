@@ -113,8 +113,9 @@ class Site:
         arguments += ["--pool4", str(POOL4), "--pool6", str(POOL6)]
         if behind:
             arguments += ["--advertise", BEHIND4, "--advertise", BEHIND6]
+        is_first = not self.state.exists()
         self._server = self.daemon(self.s, ["serve", *arguments, *options], log="serve", owner="s")
-        self._server.wait_for("^serving on ")
+        self._server.wait_for("^join link for " if is_first else "^serving on ")
         return self._server
 
     @property
@@ -231,8 +232,8 @@ class Site:
     def _connect(self, near: Namespace, far: Namespace, number: int, mtu: int) -> None:
         """Join two hosts; the far one sends everything it knows no better way for to the near one."""
         interface = f"to-{far.name.rpartition('-')[2]}"
-        self.lab.join(near, interface, far, "eth0" if far is not self.s else "up", mtu=mtu)
-        join_hosts(near, interface, far, "eth0" if far is not self.s else "up", number)
+        self.lab.join(near, interface, far, "eth0", mtu=mtu)
+        join_hosts(near, interface, far, "eth0", number)
 
 
 class Client:

@@ -1,0 +1,82 @@
+"""The server goes away, comes back, or is not there yet: the client waits, and is itself again at once."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.linux.pings import Pinger, assert_reaches, now, ping
+from tests.linux.site import HOST4, HOST6, Client, Site
+from tests.linux.sniffer import Sniffer
+
+pytestmark = pytest.mark.root
+
+QUICK = ("--handshake-timeout", "1", "--reconnect-max", "1")
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with Site.open() as site:
+        site.start_server()
+        site.client().join(site.add_user("c1"))
+        yield site
+
+
+@pytest.fixture
+def client(site: Site) -> Iterator[Client]:
+    if site.server.code is not None:
+        site.start_server()
+    client = site.client()
+    client.start()
+    client.wait_up()
+    yield client
+    client.daemon.stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+def test_a_restarted_server_has_its_client_back_with_the_same_addresses(
+    site: Site, client: Client, number: signal.Signals
+) -> None:
+    inner = client.address(4), client.address(6)
+    uplink = Pinger(site, client.host, HOST4)
+    uplink.wait_for_answer_after(0.0, timeout=5)
+    site.server.stop(number)
+    site.start_server()
+    serving = now()
+    client.wait_up(count=2, timeout=6)
+    assert uplink.wait_for_answer_after(serving, timeout=6) < 5.0
+    assert (client.address(4), client.address(6)) == inner
+    assert_reaches(site.h, *inner)
+    if number == signal.SIGKILL:
+        # Not found by a timeout (30 s): the new server said by a stateless reset that it does not know us.
+        assert "has restarted: it no longer knows this connection" in client.daemon.text()
+    uplink.stop()
+
+
+def test_a_client_started_before_its_server_can_be_reached_connects_when_it_can(site: Site) -> None:
+    site.server.stop()
+    client = site.client()
+    site.r.run("ip link set to-s down")
+    client.start(*QUICK)
+    client.daemon.wait_for("trying again in", count=2)
+    site.r.run("ip link set to-s up")
+    # Now there is a host that says the port is closed.
+    client.daemon.wait_for("trying again in", count=4)
+    assert client.status()["state"] in ("connecting", "waiting to reconnect")
+    site.start_server()
+    client.wait_up(timeout=6)
+    assert_reaches(client.host, HOST4, HOST6)
+    client.daemon.stop()
+
+
+def test_while_the_tunnel_is_down_its_packets_leave_by_no_other_way(site: Site, client: Client) -> None:
+    site.server.stop()
+    client.daemon.wait_for("^disconnected")
+    with Sniffer(client.host, "eth0") as wire:
+        assert ping(client.host, HOST4, count=2, patience=1) == 0
+        assert ping(client.host, HOST6, count=2, patience=1) == 0
+        outside = wire.packets()
+    assert [each for each in outside if str(each.destination) in (HOST4, HOST6)] == []
+    assert "qtun" in client.host.run(f"ip route get {HOST4}")
