@@ -57,10 +57,14 @@ _LOOSE: Final = "2"
 class HostSetup:
     """The host's side of one tunnel, around a TUN interface that exists. Use open(), and undo_all() at the end.
 
-    tun: the interface's name. warnings: what could not be had and does not stop the tunnel; each with a remedy.
+    The usual order: prepare_tun, set_tun_mtu, add_address, set_up; on a client set_server_addresses, add_route,
+    add_table_rules; on a server add_route into the main table, enable_forwarding, set_masquerade.
+
+    tun, tun_index: the interface's name and index. warnings: what could not be had and does not stop the tunnel;
+    each with a remedy.
     """
 
-    def __init__(self, tun: str, *, table: int, rule_priority: int, nft: str | None = None) -> None:
+    def __init__(self, tun: str, *, table: int | None, rule_priority: int, nft: str | None = None) -> None:
         self.tun = tun
         self.warnings: list[str] = []
         self._table = table
@@ -74,18 +78,19 @@ class HostSetup:
         except OSError as error:
             raise SystemSetupError(f"cannot open a netlink socket ({error.strerror})") from error
         try:
-            self._index = self._netlink.link(tun).index
+            self.tun_index = self._netlink.link(tun).index
         except OSError as error:
             self._netlink.close()
             raise SystemSetupError(f"there is no interface {tun} ({error.strerror})") from error
 
     @classmethod
     async def open(
-        cls, tun: str, *, table: int = 51821, rule_priority: int = 5180, nft: str | None = None
+        cls, tun: str, *, table: int | None = 51821, rule_priority: int = 5180, nft: str | None = None
     ) -> HostSetup:
         """Begin: remove what a killed run left behind. Nothing else is changed.
 
-        table: the routing table for the tunnel's routes. rule_priority: the first of three. nft: the command.
+        table: the routing table for the tunnel's routes; None where there are to be none (a server), and no rules.
+        rule_priority: the first of three. nft: the command.
 
         Raises:
             SystemSetupError: another tunnel uses the table or the priorities, or permission is missing.
@@ -93,7 +98,7 @@ class HostSetup:
         setup = cls(tun, table=table, rule_priority=rule_priority, nft=nft)
         try:
             remove_leftovers(
-                setup._netlink, setup._nft, table=table, rule_priority=rule_priority, own_index=setup._index
+                setup._netlink, setup._nft, table=table, rule_priority=rule_priority, own_index=setup.tun_index
             )
         except BaseException:
             setup._netlink.close()
@@ -133,8 +138,8 @@ class HostSetup:
         self._do(
             "up",
             f"take {self.tun} up",
-            lambda: self._netlink.set_link(self._index, is_up=True),
-            lambda: self._netlink.set_link(self._index, is_up=False),
+            lambda: self._netlink.set_link(self.tun_index, is_up=True),
+            lambda: self._netlink.set_link(self.tun_index, is_up=False),
         )
 
     async def set_tun_mtu(self, mtu: int) -> None:
@@ -155,8 +160,8 @@ class HostSetup:
         self._do(
             "mtu",
             f"set the MTU of {self.tun} to {mtu}",
-            lambda: self._netlink.set_link(self._index, mtu=mtu),
-            lambda: self._netlink.set_link(self._index, mtu=before),
+            lambda: self._netlink.set_link(self.tun_index, mtu=mtu),
+            lambda: self._netlink.set_link(self.tun_index, mtu=before),
         )
         if before < IPV6_MIN_MTU <= mtu:
             self._set_ipv6_settings()  # the kernel has just made them anew, with its defaults
@@ -176,8 +181,8 @@ class HostSetup:
         self._do(
             ("address", address),
             f"give {self.tun} the address {address}",
-            lambda: self._netlink.add_address(self._index, address, prefix_route=prefix_route),
-            lambda: self._netlink.remove_address(self._index, address),
+            lambda: self._netlink.add_address(self.tun_index, address, prefix_route=prefix_route),
+            lambda: self._netlink.remove_address(self.tun_index, address),
         )
 
     async def remove_address(self, address: IPInterface) -> None:
@@ -199,17 +204,19 @@ class HostSetup:
         table: None for the tunnel's own, which add_table_rules() leads to. mtu: a limit below the TUN's MTU, for
         IPv4 only where that is below 1280. source: the address packets of this host get.
         """
-        where = self._table if table is None else table
+        where = self._own_table() if table is None else table
         self._do(
             ("route", where, network),
             f"route {network} into {self.tun}",
-            lambda: self._netlink.replace_route(network, table=where, index=self._index, mtu=mtu, source=source),
-            lambda: self._netlink.remove_route(network, table=where, index=self._index),
+            lambda: self._netlink.replace_route(
+                network, table=where, index=self.tun_index, mtu=mtu, source=source
+            ),
+            lambda: self._netlink.remove_route(network, table=where, index=self.tun_index),
         )
 
     async def remove_route(self, network: IPNetwork, *, table: int | None = None) -> None:
         """Remove a route that add_route() made. One that is not there is no error."""
-        self._undo_one(("route", self._table if table is None else table, network))
+        self._undo_one(("route", self._own_table() if table is None else table, network))
 
     async def add_table_rules(self, versions: Collection[int] = (4, 6)) -> None:
         """Make the tunnel's table count for the whole host, after the host's own networks.
@@ -217,7 +224,7 @@ class HostSetup:
         Call set_server_addresses() first: from here on a default route in the table takes everything else.
         """
         for version in versions:
-            for rule in table_rules(version, self._priority, self._table):
+            for rule in table_rules(version, self._priority, self._own_table()):
                 self._add_rule(rule)
 
     async def set_server_addresses(self, addresses: Collection[IPAddress]) -> None:
@@ -290,6 +297,11 @@ class HostSetup:
             change()
         except OSError as error:
             raise refusal(what, error) from error
+
+    def _own_table(self) -> int:
+        if self._table is None:
+            raise LocalProtocolError("this host set-up was opened without a routing table of its own")
+        return self._table
 
     def _undo_one(self, key: Hashable) -> None:
         noted = self._undo.pop(key, None)
@@ -382,7 +394,9 @@ class HostSetup:
             raise SystemSetupError(f"the interface {self.tun} is gone ({error.strerror})") from error
 
     def _has_ipv6_address(self) -> bool:
-        return any(each.index == self._index and each.interface.version == 6 for each in self._netlink.addresses())
+        return any(
+            each.index == self.tun_index and each.interface.version == 6 for each in self._netlink.addresses()
+        )
 
     def _remove_link_local_if_down(self) -> None:
         if not self._netlink.link(self.tun).is_up:
@@ -390,6 +404,6 @@ class HostSetup:
 
     def _remove_link_local_addresses(self) -> None:
         for each in self._netlink.addresses():
-            if each.index == self._index and each.interface.version == 6 and each.interface.ip.is_link_local:
+            if each.index == self.tun_index and each.interface.version == 6 and each.interface.ip.is_link_local:
                 with contextlib.suppress(OSError):
-                    self._netlink.remove_address(self._index, each.interface)
+                    self._netlink.remove_address(self.tun_index, each.interface)

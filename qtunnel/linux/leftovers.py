@@ -16,7 +16,7 @@ from qtunnel.linux.nft import table_name
 from qtunnel.linux.policy_rules import RULES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from qtunnel.linux.netlink import Netlink, Route, Rule
     from qtunnel.linux.nft import Nft
@@ -26,29 +26,16 @@ __all__ = ["leftover_rules", "live_owner", "remove_leftovers"]
 logger = logging.getLogger(__name__)
 
 
-def remove_leftovers(netlink: Netlink, nft: Nft, *, table: int, rule_priority: int, own_index: int) -> None:
-    """Remove what a killed run with the same settings left. own_index: our TUN's.
+def remove_leftovers(netlink: Netlink, nft: Nft, *, table: int | None, rule_priority: int, own_index: int) -> None:
+    """Remove what a killed run with the same settings left. own_index: our TUN's. table: None looks for no rules.
 
     Raises:
         SystemSetupError: it is not left, but in use by another tunnel; or the kernel refused.
     """
     names = {link.index: link.name for link in netlink.links()}
-    for version in (4, 6):
-        try:
-            found = leftover_rules(netlink.rules(version), rule_priority, table)
-            owner = live_owner(found, netlink.routes(version), table, own_index)
-        except OSError as error:
-            if error.errno in (errno.EAFNOSUPPORT, errno.EOPNOTSUPP):
-                continue  # no such IP version, or no policy routing: no leftovers either
-            raise refusal("read the routing rules", error) from error
-        if owner is not None:
-            raise SystemSetupError(
-                f"the routing table {table} or the rule priorities from {rule_priority} are in use by the tunnel "
-                f"on {names.get(owner, 'another interface')}",
-                remedy="Give this tunnel another route_table and rule_priority",
-            )
-        for rule in found:
-            _remove_rule(netlink, rule)
+    if table is not None:
+        for version in (4, 6):
+            _remove_rules(netlink, version, table, rule_priority, own_index, names)
     _remove_tables(nft, in_use={table_name(name) for index, name in names.items() if index != own_index})
 
 
@@ -72,6 +59,26 @@ def live_owner(leftovers: Iterable[Rule], routes: Iterable[Route], table: int, o
         if is_ours and route.table in tables:
             return route.index
     return None
+
+
+def _remove_rules(
+    netlink: Netlink, version: int, table: int, rule_priority: int, own_index: int, names: Mapping[int, str]
+) -> None:
+    try:
+        found = leftover_rules(netlink.rules(version), rule_priority, table)
+        owner = live_owner(found, netlink.routes(version), table, own_index)
+    except OSError as error:
+        if error.errno in (errno.EAFNOSUPPORT, errno.EOPNOTSUPP):
+            return  # no such IP version, or no policy routing: no leftovers either
+        raise refusal("read the routing rules", error) from error
+    if owner is not None:
+        raise SystemSetupError(
+            f"the routing table {table} or the rule priorities from {rule_priority} are in use by the tunnel "
+            f"on {names.get(owner, 'another interface')}",
+            remedy="Give this tunnel another route_table and rule_priority",
+        )
+    for rule in found:
+        _remove_rule(netlink, rule)
 
 
 def _remove_rule(netlink: Netlink, rule: Rule) -> None:

@@ -17,7 +17,7 @@ PROC_SYS: Final = Path("/proc/sys")
 def read_sysctl(key: str, *, root: Path = PROC_SYS) -> str | None:
     """Return a setting without its line end; None where the kernel has none of that name or we may not look."""
     try:
-        return (root / key).read_text(encoding="ascii", errors="replace").strip()
+        return (root / key).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return None
 
@@ -32,7 +32,7 @@ def write_sysctl(key: str, value: str, *, root: Path = PROC_SYS) -> None:
         # One write, and no O_CREAT: where the setting is missing, no file is to appear.
         fd = os.open(root / key, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            os.write(fd, value.encode("ascii"))
+            os.write(fd, value.encode())
         finally:
             os.close(fd)
     except OSError as error:

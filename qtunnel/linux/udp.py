@@ -33,7 +33,9 @@ logger = logging.getLogger(__name__)
 _BUFFER_SIZE: Final = 65536
 _MAX_ERRORS: Final = 256
 """Errors kept until read_errors() is called. The oldest go first: an error is only a hint."""
-_MAX_ERROR_READS: Final = 64
+_MAX_ERROR_READS: Final = 1024
+"""Enough for the errors of a server that many clients have left at once: what stays fails the next send."""
+_MAX_FAILURES: Final = 64
 _MAX_LOCAL_ADDRESSES: Final = 1024
 _MAX_SEGMENTS: Final = 64
 _MAX_SEGMENTED: Final = 65493
@@ -204,7 +206,7 @@ class UdpSocket:
                 break
             except OSError as error:
                 failures += 1
-                if not self._on_receive_error(error) or failures > _MAX_ERROR_READS:
+                if not self._on_receive_error(error) or failures > _MAX_FAILURES:
                     break
                 continue
             if flags & _TRUNCATED:

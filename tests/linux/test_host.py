@@ -232,6 +232,23 @@ class TestKilledRuns:
             process.send_signal(signal.SIGKILL)
             process.communicate(timeout=10)
 
+    async def test_a_server_can_run_beside_a_client_with_the_same_settings(self, home: Home) -> None:
+        code = self.CODE.format(end="print('up', flush=True); await asyncio.sleep(60)")
+        process = home.host.spawn(shlex.join([sys.executable, "-c", code]))
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "up\n"
+            before = snapshot(home.host)
+            async with await home.open(table=None) as setup:
+                with pytest.raises(LocalProtocolError, match="without a routing table"):
+                    await setup.add_table_rules()
+                with pytest.raises(LocalProtocolError, match="without a routing table"):
+                    await setup.add_route(EVERYTHING4)
+            assert_same(snapshot(home.host), before)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.communicate(timeout=10)
+
     async def test_rules_of_others_at_other_priorities_are_left_alone(self, home: Home) -> None:
         home.host.run("ip rule add priority 5183 lookup 100")
         home.host.run("ip rule add priority 5181 lookup 100")
@@ -555,3 +572,47 @@ async def test_without_the_capability_each_refusal_says_so(lab: Namespaces) -> N
 async def test_an_interface_that_is_not_there_is_named(lab: Namespaces) -> None:
     with lab.add("h").entered(), pytest.raises(SystemSetupError, match="there is no interface qtt7"):
         await HostSetup.open("qtt7")
+
+
+NOBODY = (
+    "import ctypes, os\n"
+    "libc = ctypes.CDLL(None)\n"
+    "assert libc.prctl(8, 1, 0, 0, 0) == 0\n"  # PR_SET_KEEPCAPS
+    "os.setresuid(65534, 65534, 65534)\n"
+    "sets = (ctypes.c_uint32 * 6)(*[1 << 12] * 3)\n"  # CAP_NET_ADMIN
+    "assert libc.capset((ctypes.c_uint32 * 2)(0x20080522, 0), sets) == 0\n"
+)
+
+
+@pytest.mark.parametrize("become", ["", NOBODY], ids=["root", "nobody"])
+async def test_net_admin_alone_is_enough_for_everything_and_its_undoing(lab: Namespaces, become: str) -> None:
+    """As root after drop_privileges(), and as a service's user with that one capability."""
+    host = lab.add("h")
+    host.run("ip link add qtt0 type veth peer name qtt1")
+    before = snapshot(host)
+    code = (
+        "import asyncio, ipaddress\n"
+        "from qtunnel.linux.host import HostSetup\n"
+        "from qtunnel.linux.nft import Masquerade\n"
+        "from qtunnel.linux.privileges import drop_privileges, effective_capabilities\n"
+        f"{become}"
+        "drop_privileges({'NET_ADMIN'})\n"
+        "assert effective_capabilities() == {'NET_ADMIN'}\n"
+        "async def main():\n"
+        "    setup = await HostSetup.open('qtt0')\n"
+        "    await setup.prepare_tun(ipv6=True)\n"
+        "    await setup.set_tun_mtu(1400)\n"
+        "    await setup.add_address(ipaddress.ip_interface('198.18.7.1/24'))\n"
+        "    await setup.set_up()\n"
+        "    await setup.set_server_addresses([ipaddress.ip_address('198.18.99.1')])\n"
+        "    await setup.add_route(ipaddress.ip_network('203.0.113.0/24'))\n"
+        "    await setup.add_table_rules()\n"
+        "    await setup.enable_forwarding()\n"
+        "    await setup.set_masquerade(Masquerade(lan=True))\n"
+        "    with open('/proc/sys/net/ipv4/ip_forward') as file:\n"
+        "        print(file.read().strip(), setup.warnings)\n"
+        "    await setup.undo_all()\n"
+        "asyncio.run(main())\n"
+    )
+    assert host.python(code) == "1 []\n"
+    assert_same(snapshot(host), before)
