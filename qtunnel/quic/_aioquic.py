@@ -89,7 +89,6 @@ PRIVATE_NAMES: Final = (
     PrivateName("H3Connection", "_get_local_settings", "H3_DATAGRAM, MAX_FIELD_SECTION_SIZE"),
     PrivateName("H3Connection", "_handle_request_or_push_end", "malformed message: stream error"),
     PrivateName("H3Connection", "_handle_request_or_push_frame", "malformed message: stream error"),
-    PrivateName("H3Connection", "_is_client", "role"),
     PrivateName("H3Connection", "_init_connection", "no dynamic table, no server push"),
     PrivateName("H3Connection", "_local_control_stream_id", "send GOAWAY"),
     PrivateName("H3Connection", "_max_push_id", "no server push"),

@@ -52,14 +52,15 @@ class H3Core(H3Connection):
     read and sent; a malformed message is an error of its stream, found in `malformed`; after CONNECT there is
     DATA only.
 
-    check_request(headers) raises MessageError for requests aioquic lets pass.
+    check_headers(stream_id, headers) is called for each first header section, before the frame behind it is
+    read; it raises MessageError for what aioquic lets pass.
     """
 
-    def __init__(self, quic: QuicCore, check_request: Callable[[Headers], None]) -> None:
+    def __init__(self, quic: QuicCore, check_headers: Callable[[int, Headers], None]) -> None:
         self.malformed: dict[int, str] = {}
         self.connect_streams: set[int] = set()
         self.control = ControlStreamReader()
-        self._check_request = check_request
+        self._check_headers = check_headers
         super().__init__(quic)
 
     def send_goaway(self, identifier: int) -> None:
@@ -115,12 +116,12 @@ class H3Core(H3Connection):
     ) -> list[H3Event]:
         if stream.stream_id in self.malformed:
             return []
-        is_request = not self._is_client and stream.headers_recv_state is HeadersState.INITIAL
+        is_first = stream.headers_recv_state is HeadersState.INITIAL
         try:
             events = super()._handle_request_or_push_frame(frame_type, frame_data, stream, stream_ended)
             for event in events:
-                if is_request and isinstance(event, HeadersReceived):
-                    self._check_request(event.headers)
+                if is_first and isinstance(event, HeadersReceived):
+                    self._check_headers(stream.stream_id, event.headers)
         except MessageError as exc:
             self.malformed[stream.stream_id] = exc.reason_phrase
             return []

@@ -14,6 +14,7 @@ import logging
 import ssl
 from typing import TYPE_CHECKING, Any, Final
 
+from aioquic.h3.connection import ErrorCode
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.packet import QuicErrorCode, QuicFrameType
 from aioquic.tls import AlertDescription, CipherSuite
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
     from qtunnel.burst import Address
 
-__all__ = ["CID_SIZE", "Connection", "client_configuration", "server_configuration"]
+__all__ = ["CID_SIZE", "Connection", "client_configuration", "error_name", "server_configuration"]
 
 logger = logging.getLogger(__name__)
 
@@ -358,7 +359,8 @@ class Connection(QuicCore):
 
     def _report(self, cause: CloseCause, error_code: int, is_application: bool, reason: str) -> None:
         if self.closed is None:
-            self.closed = ConnectionClosed(cause, int(error_code), is_application, reason)
+            text = reason or error_name(error_code, is_application=is_application)
+            self.closed = ConnectionClosed(cause, int(error_code), is_application, text)
             self.queue.clear(DropReason.NO_SESSION)
 
     def _fail_internally(self) -> None:
@@ -393,6 +395,16 @@ class Connection(QuicCore):
     def local_max_udp_payload(self) -> int:
         """Return what we advertise: nothing larger gets through the path anyway."""
         return self._settings.max_udp_payload
+
+
+def error_name(error_code: int, *, is_application: bool) -> str:
+    """Return an error code's name in HTTP/3 (RFC 9114 §8.1) or QUIC (RFC 9000 §20.1), or its number."""
+    if not is_application and 0x100 <= error_code <= 0x1FF:
+        return f"TLS alert {error_code - 0x100}"
+    try:
+        return (ErrorCode if is_application else QuicErrorCode)(error_code).name
+    except ValueError:
+        return f"error {error_code:#x}"
 
 
 def _largest_payload(frame_size: int) -> int:

@@ -77,7 +77,7 @@ class HttpStreams:
     def start(self) -> None:
         """Open the control stream and send SETTINGS. A client does so only when it has verified the server."""
         if self._h3 is None:
-            self._h3 = H3Core(self._quic, check_request)
+            self._h3 = H3Core(self._quic, self._check_headers)
 
     # -- sending
 
@@ -263,6 +263,18 @@ class HttpStreams:
                 rejected = ErrorCode.H3_REQUEST_REJECTED
                 self.fail(request, ErrorCode.H3_REQUEST_CANCELLED, reported_as=rejected)
 
+    def _check_headers(self, stream_id: int, headers: Headers) -> None:
+        """Look at the first header section of a message before the frame behind it is read.
+
+        Raises: MessageError (aioquic's) if the message is malformed.
+        """
+        if not self._is_client:
+            check_request(headers)
+            return
+        request = self.requests.get(stream_id)
+        if request is not None and is_success(headers):
+            self._accept(request)
+
     def _on_h3_event(self, event: H3Event) -> None:
         if isinstance(event, H3Headers):
             self._on_headers(event)
@@ -277,8 +289,6 @@ class HttpStreams:
         request = self.requests.get(stream_id)
         if request is None:
             request = self._admit(stream_id, headers)
-        elif self._is_client and is_success(headers):
-            self._accept(request)
         if request is None or not request.receive_is_open:
             return
         request.receive_is_open = not event.stream_ended
