@@ -235,7 +235,7 @@ class Forwarder:
             header = parse_header(packet)
             reason = self.policy.check(header)
             if reason is not None:
-                self._refuse(packet, reason, forwarded, now)
+                self._refuse(packet, header, reason, forwarded, now)
             elif self.hop_limit is HopLimit.DECREMENT:
                 self._route(packet, header, forwarded, now)
             else:
@@ -243,11 +243,13 @@ class Forwarder:
         except MalformedPacketError:
             forwarded.drops[DropReason.MALFORMED] += 1
 
-    def _refuse(self, packet: bytes, reason: DropReason, forwarded: Forwarded, now: float) -> None:
+    def _refuse(
+        self, packet: bytes, header: IpHeader, reason: DropReason, forwarded: Forwarded, now: float
+    ) -> None:
         """Drop what the policy refused; but a ping on the link is answered or passed on (RFC 9484 §7.2)."""
         if reason is DropReason.LINK_LOCAL:
             if self.policy.link_local and is_echo(packet):
-                forwarded.packets.append(packet)
+                self._fit(packet, packet, header, forwarded, now)
                 return
             if not self.policy.link_local and self.icmp is not None and self.icmp.address6 is not None:
                 answer = answer_echo(packet, self.icmp.address6)
@@ -263,7 +265,7 @@ class Forwarder:
         if header.hop_limit > 1:
             self._fit(decrement_hop_limit(packet), packet, header, forwarded, now)
         elif self._is_for_us(header):
-            forwarded.packets.append(packet)
+            self._fit(packet, packet, header, forwarded, now)
         else:
             forwarded.drops[DropReason.HOP_LIMIT] += 1
             if self.icmp is not None:

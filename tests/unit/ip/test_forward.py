@@ -226,6 +226,12 @@ def test_a_packet_for_us_that_would_expire_here_has_arrived() -> None:
     assert (forwarded.packets, forwarded.drops) == (packets, {})
 
 
+def test_a_packet_for_us_at_its_last_hop_has_to_fit_like_any_other() -> None:
+    ours = forwarder(mtu=1300, hop_limit=HopLimit.DECREMENT)
+    forwarded = ours.forward([ipv6(udp(1261), destination=SERVER6, hop_limit=1)], NOW)
+    assert (forwarded.packets, forwarded.drops) == ([], {DropReason.TOO_BIG: 1})
+
+
 def test_link_local_echoes_from_our_own_end_go_to_the_other_and_nothing_else_does() -> None:
     ours = forwarder(Policy(link_local=True))
     echo = icmp6(128, destination="ff02::1")
@@ -235,6 +241,13 @@ def test_link_local_echoes_from_our_own_end_go_to_the_other_and_nothing_else_doe
     assert forwarded.packets == [echo]
     assert forwarded.drops == {DropReason.LINK_LOCAL: 2}
     assert forwarded.replies == []
+
+
+def test_a_link_local_echo_from_our_own_end_has_to_fit_like_any_other() -> None:
+    ours = forwarder(Policy(link_local=True), mtu=1300)
+    forwarded = ours.forward([icmp6(128, rest=bytes(1257), destination="ff02::1")], NOW)
+    assert (forwarded.packets, forwarded.drops) == ([], {DropReason.TOO_BIG: 1})
+    assert len(forwarded.replies) == 1
 
 
 def one_by_one(policy: Policy, packets: Sequence[bytes], mtu: int, hop_limit: HopLimit) -> list[bytes]:
