@@ -39,7 +39,7 @@ def _(event: events.RoutesChanged) -> str:
 
 @event_line.register
 def _(event: events.InnerMtuChanged) -> str:
-    return f"{_of(event.user)}inner MTU {event.new}, was {event.old}"
+    return f"{_of(event.user)}inner MTU {event.new}{f', was {event.old}' if event.old else ''}"
 
 
 @event_line.register

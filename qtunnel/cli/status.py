@@ -59,10 +59,10 @@ def _show_client(name: str, answer: Mapping[str, Any]) -> None:
     since = _number(answer.get("since_s"))
     up = f" for {duration(since)}" if since is not None and answer.get("state") == "connected" else ""
     styled(f"{name}: client, {answer.get('state', 'state unknown')}{up}", "bold")
-    remote = answer.get("remote")
+    server, remote = answer.get("server", "?"), answer.get("remote")
     pairs(
         {
-            "server": f"{answer.get('server', '?')}{f' at {remote}' if remote else ''}",
+            "server": server if remote in (None, server) else f"{server} at {remote}",
             "server name": answer.get("server_name"),
             "last outage": answer.get("last_error"),
             "device": answer.get("tun"),
@@ -163,7 +163,7 @@ def _traffic(answer: Mapping[str, Any], direction: str) -> str | None:
     packets = _number(answer.get(f"packets_{direction}"))
     if count is None or packets is None:
         return None
-    return f"{byte_count(count)} in {packets:,.0f} packets"
+    return f"{byte_count(count)} in {packets:,.0f} {'packet' if packets == 1 else 'packets'}"
 
 
 def _drops(drops: object) -> str:
