@@ -77,7 +77,7 @@ def client_configuration(settings: ConnectionSettings) -> QuicConfiguration:
 
     Raises: ConfigError if the settings cannot be used.
     """
-    configuration = _configuration(settings, is_client=True)
+    configuration = _common_configuration(settings, is_client=True)
     configuration.server_name = settings.server_name
     if settings.fingerprint is not None:
         configuration.verify_mode = ssl.CERT_NONE  # the fingerprint is checked by Connection
@@ -95,7 +95,7 @@ def server_configuration(settings: EndpointSettings) -> QuicConfiguration:
 
     Raises: ConfigError if certificate or key cannot be used.
     """
-    configuration = _configuration(settings, is_client=False)
+    configuration = _common_configuration(settings, is_client=False)
     chain = load_certificate_chain(settings.certificate)
     configuration.certificate = chain[0]
     configuration.certificate_chain = chain[1:]
@@ -103,7 +103,7 @@ def server_configuration(settings: EndpointSettings) -> QuicConfiguration:
     return configuration
 
 
-def _configuration(settings: TransportSettings, *, is_client: bool) -> QuicConfiguration:
+def _common_configuration(settings: TransportSettings, *, is_client: bool) -> QuicConfiguration:
     return QuicConfiguration(
         alpn_protocols=list(settings.alpn),
         cipher_suites=[
