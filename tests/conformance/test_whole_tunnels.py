@@ -10,12 +10,14 @@ import pytest
 
 from qtunnel.burst import Address
 from qtunnel.drops import DropReason
+from qtunnel.quic.events import HttpEvent, SettingsReceived
 from qtunnel.tunnel.client import ClientState
 from qtunnel.tunnel.events import (
     CloseReason,
     PrefixesChanged,
     RequestRefused,
     RoutesChanged,
+    ServerVerified,
     SessionClosed,
     SessionOpened,
 )
@@ -111,6 +113,34 @@ def test_cip_17_a_tunnel_ended_for_inactivity_takes_its_stream_and_connection_al
     # Reachable again, the client hears that its connection is no more.
     client.up.conditions.up = True
     world.wait_closed(client, 30.0)
+
+
+def test_cip_23_client_sends_no_request_before_the_servers_settings_offer_extended_connect(
+    identity: ServerIdentity, seed: int
+) -> None:
+    world = World(seed=seed, identity=identity)
+    client = world.add_client()
+    # The SETTINGS share a packet with the handshake, so no link can hold them back: their event is.
+    connection = client_of(client)._connection
+    next_event = connection.next_event
+    held: list[SettingsReceived] = []
+
+    def without_settings() -> HttpEvent | None:
+        event = next_event()
+        if isinstance(event, SettingsReceived):
+            held.append(event)
+            event = next_event()
+        return event
+
+    connection.next_event = without_settings  # type: ignore[method-assign]
+    world.network.run_for(3.0)
+    assert events_of(client, ServerVerified)
+    assert events_of(world.server, SessionOpened) == events_of(world.server, RequestRefused) == []
+    assert [event.extended_connect for event in held] == [True]
+    connection.next_event = lambda: held.pop() if held else next_event()  # type: ignore[method-assign]
+    client_of(client).receive_from_udp([], world.now)
+    client.flush()
+    world.wait_up(client)
 
 
 def test_cip_40_a_client_sends_from_any_address_of_its_permitted_network_and_is_reached_there(
