@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import socket
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -28,6 +29,8 @@ from qtunnel.state.server_record import ServerRecord, load_server_record
 __all__ = ["fill_in", "identity_of", "parse_public_name", "record_of", "source_address"]
 
 _REMEMBERED: Final = "server.json"
+_HOST_PORT: Final = re.compile(r"(?:\[(?P<bracketed>[^\[\]]+)\]|(?P<plain>[^:\[\]]+))(?::(?P<port>[0-9]{1,5}))?\Z")
+"""What it does not match is left to be an IPv6 address without brackets, or nothing."""
 
 
 def fill_in(settings: Settings, state: Path, host_networks: Callable[[], Iterable[IPNetwork]]) -> None:
@@ -110,26 +113,16 @@ def parse_public_name(text: str, default_port: int) -> tuple[str, int]:
     Raises:
         ConfigError: it is none of these.
     """
-    host, port = text, ""
-    if text.startswith("["):
-        host, _, port = text[1:].partition("]")
-        if port and not port.startswith(":"):
-            host = ""
-        port = port[1:]
-    elif text.count(":") == 1:
-        host, _, port = text.partition(":")
-    number = int(port) if port.isascii() and port.isdigit() and len(port) <= 5 else 0
-    if (
-        not is_host(host)
-        or (text.rstrip("]").endswith(":") and host != text)
-        or (port and not 1 <= number <= 65535)
-    ):
+    match = _HOST_PORT.match(text)
+    host = text if match is None else match["bracketed"] or match["plain"] or ""
+    port = default_port if match is None or match["port"] is None else int(match["port"])
+    if not is_host(host) or not 1 <= port <= 65535:
         raise ConfigError(
             f"found {text!r}; allowed: a name or address, and if need be a port, such as vpn.example.net:443 or "
             "[2001:db8::1]:443",
             field="public_name",
         )
-    return host.lower(), number or default_port
+    return host.lower(), port
 
 
 def source_address() -> str | None:

@@ -14,8 +14,9 @@ from typing import Final
 
 from qtunnel.errors import ConfigError
 
-__all__ = ["LogLevel", "start_logging"]
+__all__ = ["LogLevel", "log_file", "start_logging"]
 
+_NAME: Final = "qtunnel log"
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -45,16 +46,24 @@ def start_logging(level: LogLevel | None, file: str | None) -> None:
         handler = logging.FileHandler(file, encoding="utf-8")
         handler.setFormatter(logging.Formatter(_FORMAT))
     root = logging.getLogger()
-    for old in root.handlers[:]:
-        if getattr(old, "is_qtunnel", False):
-            root.removeHandler(old)
-            old.close()
-    handler.__dict__["is_qtunnel"] = True
+    for old in _our_handlers():
+        root.removeHandler(old)
+        old.close()
+    handler.name = _NAME
     root.addHandler(handler)
     chosen = level or (LogLevel.WARNING if file is None else LogLevel.INFO)
     # Libraries stay at warning: what they say below is about bytes, and not ours to vouch for.
     root.setLevel(logging.WARNING)
     logging.getLogger("qtunnel").setLevel(chosen.name)
+
+
+def log_file() -> str | None:
+    """Return the file the log goes to, None when there is none."""
+    return next((each.baseFilename for each in _our_handlers() if isinstance(each, logging.FileHandler)), None)
+
+
+def _our_handlers() -> list[logging.Handler]:
+    return [handler for handler in logging.getLogger().handlers if handler.name == _NAME]
 
 
 def _make_private(path: Path) -> None:

@@ -14,6 +14,7 @@ import click
 
 from qtunnel.cli.command import Run
 from qtunnel.cli.exit_codes import ExitCode, exit_code_for
+from qtunnel.cli.logs import log_file
 from qtunnel.cli.output import error_line
 from qtunnel.errors import QTunnelError
 from qtunnel.state.join_link import looks_like_link
@@ -138,7 +139,7 @@ def _report_unexpected(error: Exception, run: Run) -> ExitCode:
         import traceback
 
         traceback.print_exception(error)
-    where = _log_file()
+    where = log_file()
     if where is not None:
         logging.getLogger("qtunnel").error("unexpected error", exc_info=error)
         hint = f"the traceback is in {where}"
@@ -146,10 +147,3 @@ def _report_unexpected(error: Exception, run: Run) -> ExitCode:
         hint = "the traceback is above" if run.debug else "for the traceback run it again with --debug"
     error_line(f"unexpected {type(error).__name__}: {error}. This is a fault in qtunnel; {hint}")
     return ExitCode.UNEXPECTED
-
-
-def _log_file() -> str | None:
-    for handler in logging.getLogger().handlers:
-        if isinstance(handler, logging.FileHandler):
-            return handler.baseFilename
-    return None
