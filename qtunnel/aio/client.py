@@ -15,7 +15,7 @@ from qtunnel.aio.client_host import ClientHost
 from qtunnel.aio.driver import PacketPort
 from qtunnel.aio.event_stream import EventStream
 from qtunnel.aio.logs import ConnectionLogs
-from qtunnel.aio.resolve import resolve
+from qtunnel.aio.resolve import ServerName
 from qtunnel.aio.uninterrupted import uninterrupted
 from qtunnel.burst import Address, address_text
 from qtunnel.config import ClientConfig, IPInterface
@@ -68,6 +68,7 @@ class TunnelClient:
         self._logs = ConnectionLogs(config.quic)
         self._host: ClientHost | None = None
         self._port = None if use_tun else PacketPort()
+        self._server = ServerName(config.server, config.port)
         self._attempt: Attempt | None = None
         self._task: asyncio.Task[None] | None = None
         self._first_up: asyncio.Future[None] | None = None
@@ -243,9 +244,9 @@ class TunnelClient:
 
     async def _connect(self, number: int) -> Connected:
         self._state = "connecting"
-        remotes = await resolve(self.config.server, self.config.port)
-        if not remotes:
-            raise ConnectionFailedError(f"{self.config.server!r} has no address")
+        remotes = await self._server.addresses()
+        if self._host is not None:
+            await self._host.set_servers(remotes)
 
         def start(remote: Address) -> Attempt:
             now = asyncio.get_running_loop().time()
@@ -268,7 +269,6 @@ class TunnelClient:
         attempt = self._attempt
         assert attempt is not None
         if self._host is not None:
-            await self._host.set_server(attempt.core.remote)
             await self._host.set_addresses(connected.addresses)
             await self._host.set_mtu(connected.inner_mtu)
             await self._host.set_routes(attempt.core.routes)

@@ -83,9 +83,11 @@ class ClientHost:
         async for _ in link_changes(self._follower):
             yield
 
-    async def set_server(self, remote: Address) -> None:
-        """Keep the way to the server outside the tunnel, also when it now has another address."""
-        await self._setup.set_server_addresses([ip_address(remote[0].partition("%")[0])])
+    async def set_servers(self, remotes: Iterable[Address]) -> None:
+        """Keep the way to the server outside the tunnel: to every address it may be tried at from now on."""
+        addresses = {ip_address(remote[0].partition("%")[0]) for remote in remotes}
+        usable = [each for each in addresses if each.version == 4 or _host_has_ipv6()]
+        await self._setup.set_server_addresses(usable)
 
     async def set_addresses(self, addresses: Iterable[IPInterface]) -> None:
         """Give the TUN exactly these addresses.

@@ -27,7 +27,7 @@ def describe_close(event: ConnectionClosed, *, was_up: bool, remote: Address) ->
         case CloseCause.IDLE_TIMEOUT:
             return CloseReason.IDLE, f"Nothing heard from {where} for the idle timeout"
         case CloseCause.STATELESS_RESET:
-            return CloseReason.RESET, f"The server at {where} has restarted: it no longer knows this connection"
+            return CloseReason.RESET, f"The server at {where} no longer knows this connection; has it restarted?"
         case CloseCause.NOT_VERIFIED:
             return CloseReason.NOT_VERIFIED, f"The server at {where} could not be verified: {event.reason}"
         case CloseCause.TLS_ALERT:

@@ -46,6 +46,8 @@ INNER4, INNER6 = str(POOL4.ip), str(POOL6.ip)
 """The server's own addresses inside."""
 NETNS_FILES = Path("/etc/netns")
 UP = r"^connected to "
+LOG_LINES = 30
+"""Of each log, shown with a failure."""
 
 
 class Site:
@@ -211,9 +213,10 @@ class Site:
     # the end
 
     def logs(self) -> str:
-        """Return everything the daemons have printed."""
+        """Return the last lines each daemon has printed."""
         return "\n".join(
-            f"--- {log.stem}\n{log.read_text(errors='replace')}" for log in sorted(self.directory.glob("*.log"))
+            "\n".join([f"--- {log.stem}", *log.read_text(errors="replace").splitlines()[-LOG_LINES:]])
+            for log in sorted(self.directory.glob("*.log"))
         )
 
     def check_logs(self) -> None:
@@ -275,6 +278,16 @@ class Client:
     def wait_up(self, *, count: int = 1, timeout: float = 15.0) -> None:
         """Wait until the tunnel is up, for the count-th time in the life of the process."""
         self.daemon.wait_for(UP, count=count, timeout=timeout)
+
+    @contextlib.contextmanager
+    def running(self, *options: str) -> Iterator[Client]:
+        """Have the tunnel up for the length of the block; the profile is there already."""
+        self.start(*options)
+        try:
+            self.wait_up()
+            yield self
+        finally:
+            self.daemon.destroy()
 
     @property
     def daemon(self) -> Daemon:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from qtunnel.cli.exit_codes import ExitCode
-from tests.linux.daemons import wait_until
 from tests.linux.pings import assert_reaches, ping
 from tests.linux.site import HOST4, HOST6, INNER4, INNER6, PORT, Site
 from tests.linux.sniffer import UDP, Sniffer
