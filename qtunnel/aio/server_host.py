@@ -46,9 +46,7 @@ class ServerHost:
         tun = Tun.open(config.host.tun_name)
         setup: HostSetup | None = None
         try:
-            setup = await HostSetup.open(
-                tun.name, table=config.host.route_table, rule_priority=config.host.rule_priority
-            )
+            setup = await HostSetup.open(tun.name, table=None)
             await setup.prepare_tun(ipv6=config.pool6 is not None)
             await setup.set_tun_mtu(max(tun_mtu, 1280))
             for pool in pools:
