@@ -96,6 +96,16 @@ def test_links_between_papers_lead_somewhere(paper: Path) -> None:
             assert anchor in {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
 
 
+def test_every_module_named_in_the_papers_exists() -> None:
+    missing = []
+    for paper in PAPERS:
+        for name in re.findall(r"`([a-z0-9_/.-]+\.(?:py|toml))(?=[` ])", paper.read_text(encoding="utf-8")):
+            places = [ROOT / name, ROOT / "qtunnel" / name, paper.parent / name]
+            if not name.startswith("/") and not any(place.exists() for place in places):
+                missing.append(f"{paper.name}: {name}")
+    assert missing == []
+
+
 @pytest.mark.parametrize("name", ["netns-lab/lab", "tests/run"])
 def test_both_commands_of_the_first_screen_can_be_called(name: str) -> None:
     assert f"sudo {name}" in (ROOT / "README.md").read_text(encoding="utf-8")[:1500]
