@@ -6,7 +6,6 @@ import contextlib
 import select
 import socket
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from types import TracebackType
@@ -100,10 +99,15 @@ class Sniffer:
 
     def __init__(self, host: Namespace, interface: str | None = None) -> None:
         with host.entered():
-            self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            # Of every interface, also one that comes later.
+            self._socket = socket.socket(
+                socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK, socket.htons(_ETH_P_ALL)
+            )
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 32 << 20)
-        self._socket.bind((interface or "", _ETH_P_ALL))  # "" is every interface, also one that comes later
+        if interface is not None:
+            self._socket.bind((interface, _ETH_P_ALL))
+            self._take_all()
 
     def __enter__(self) -> Sniffer:
         return self
@@ -111,18 +115,23 @@ class Sniffer:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._socket.close()
 
     def packets(self, *, settle: float = 0.1) -> list[Seen]:
         """Return what was seen since the last call, once nothing has come for settle seconds."""
-        found = list(self._waiting())
+        found = self._take_all()
         while select.select([self._socket], [], [], settle)[0]:
-            found += self._waiting()
+            found += self._take_all()
         return found
 
-    def _waiting(self) -> Iterator[Seen]:
+    def _take_all(self) -> list[Seen]:
+        taken = []
         with contextlib.suppress(BlockingIOError):
             while True:
                 data, address = self._socket.recvfrom(65536)
-                if data and data[0] >> 4 in (4, 6) and len(data) >= 20:
-                    yield Seen(str(address[0]), address[2] == _PACKET_OUTGOING, data)
+                if len(data) >= 20 and data[0] >> 4 in (4, 6):
+                    taken.append(Seen(str(address[0]), address[2] == _PACKET_OUTGOING, data))
+        return taken
