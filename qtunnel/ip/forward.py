@@ -251,7 +251,7 @@ class Forwarder:
             if self.policy.link_local and is_echo(packet):
                 self._fit(packet, packet, header, forwarded, now)
                 return
-            if not self.policy.link_local and self.icmp is not None and self.icmp.address6 is not None:
+            if self.icmp is not None and self.icmp.address6 is not None:
                 answer = answer_echo(packet, self.icmp.address6)
                 if answer is not None:
                     forwarded.replies.append(answer)

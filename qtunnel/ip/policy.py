@@ -20,7 +20,7 @@ from qtunnel.ip.header import ICMP, ICMPV6, IpHeader, destination, source
 __all__ = ["IpRange", "Policy", "destination", "source"]
 
 _REMEMBERED_PAIRS: Final = 512
-"""Bound of the memory of one policy: about 60 KB. A peer that scans addresses only makes it forget."""
+"""Bound of the memory of one policy: about 70 KB. A peer that scans addresses only makes it forget."""
 
 _LAST_NUMBER: Final = {4: 0xFFFFFFFF, 6: (1 << 128) - 1}
 _ICMP_OF: Final = {4: ICMP, 6: ICMPV6}

@@ -51,6 +51,10 @@ def test_example_of_rfc_1624_section_4() -> None:
     assert update_checksum(0xDD2F, 0x5555, 0x3285) == 0x0000
 
 
+def test_a_carry_out_of_adding_the_carry_is_added_too() -> None:
+    assert update_checksum(0x0000, 0x0000, 0x0001) == 0xFFFE
+
+
 @given(st.lists(WORD, min_size=2, max_size=30), WORD, st.data())
 def test_update_equals_computing_again(words: list[int], new: int, data: st.DataObject) -> None:
     index = data.draw(st.integers(0, len(words) - 1))

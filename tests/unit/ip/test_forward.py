@@ -144,6 +144,20 @@ def test_validity_is_checked_for_new_and_known_pairs(known: bool) -> None:
     assert forwarded.replies == []
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_fragments_and_extension_headers_are_looked_into_for_new_and_known_pairs(known: bool) -> None:
+    ours = forwarder()
+    if known:
+        ours.forward([ipv4(udp()), ipv6(udp())], NOW)
+    packets = [
+        ipv4(bytes(8), offset=65528),
+        ipv6(extension(UDP, 24) + udp(), next_header=43),
+        ipv6(b"\x11\xff" + bytes(6), next_header=60),
+    ]
+    forwarded = ours.forward(packets, NOW)
+    assert (forwarded.packets, forwarded.drops) == ([], {DropReason.MALFORMED: 2, DropReason.ROUTING_HEADER: 1})
+
+
 def test_fragments_take_the_place_of_their_packet() -> None:
     before, big, after = (
         ipv4(udp(), identification=1),

@@ -32,6 +32,12 @@ def test_no_more_than_the_burst_is_ever_saved() -> None:
     assert sum(bucket.allow(1e6) for _ in range(100)) == 5
 
 
+def test_a_clock_that_goes_back_takes_nothing_away() -> None:
+    bucket = TokenBucket(rate=10, burst=2)
+    assert bucket.allow(50.0)
+    assert bucket.allow(10.0)
+
+
 def test_a_clock_that_stands_still_or_goes_back_gives_nothing() -> None:
     bucket = TokenBucket(rate=10, burst=1)
     assert bucket.allow(50.0)
