@@ -738,11 +738,12 @@ def test_cip_55_such_ranges_are_never_sent() -> None:
 
 def test_cip_55_such_ranges_side_by_side_are_taken() -> None:
     value = (
-        raw_range4("192.0.2.0", "192.0.2.8")
+        raw_range4("192.0.2.1", "192.0.2.8")
+        + raw_range4("192.0.2.0", "192.0.2.0", 6)
         + raw_range4("192.0.2.9", "192.0.2.9", 6)
         + raw_range6("::", "::ffff", 17)
     )
-    assert len(receive(client(), encode_capsule(3, value))[0].ranges) == 3
+    assert len(receive(client(), encode_capsule(3, value))[0].ranges) == 4
 
 
 def test_cip_56_protocol_0_is_every_protocol() -> None:
