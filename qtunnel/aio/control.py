@@ -128,7 +128,8 @@ class ControlServer:
         except Exception:
             logger.exception("control socket: request failed")
         finally:
-            await _hang_up(writer)
+            with contextlib.suppress(asyncio.CancelledError):
+                await _hang_up(writer)
             self._callers.discard(task)
 
     def _is_allowed(self, writer: asyncio.StreamWriter) -> bool:

@@ -121,6 +121,7 @@ class FakeApi:
     tunnel: FakeTunnel = field(default_factory=FakeTunnel)
     calls: list[dict[str, Any]] = field(default_factory=list)
     refuses_with: BaseException | None = None
+    privileges_kept: list[tuple[str, ...]] = field(default_factory=list)
 
     @property
     def config(self) -> Any:
@@ -142,4 +143,6 @@ def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
     module.serve = module.connect = enter  # type: ignore[attr-defined]  # a module made here
     monkeypatch.setitem(sys.modules, "qtunnel.api", module)
     monkeypatch.setattr(qtunnel, "api", module, raising=False)
+    # For real it would take root from every test that follows.
+    monkeypatch.setattr("qtunnel.linux.privileges.drop_privileges", fake.privileges_kept.append)
     return fake
