@@ -122,6 +122,7 @@ class QuicPair:
         self.delay = delay
         self.lose = lose
         self.address = address
+        self.addresses = {address}
         self.endpoint = endpoint if endpoint is not None else Endpoint(server or server_settings())
         self.client = HttpConnection.client(client or client_settings(), SERVER_ADDRESS, self.now)
         self.server_connection: HttpConnection | None = None
@@ -137,11 +138,18 @@ class QuicPair:
         for to_server, side in ((True, self.client), (False, self.endpoint)):
             for transmit in side.datagrams_to_send(self.now):
                 self.transmits.append((to_server, transmit))
+                if not to_server and not self._is_ours(transmit):
+                    continue
                 for data in split(transmit):
                     self.wire.append((self.now, to_server, data))
                     if self.lose is None or not self.lose(data, to_server):
                         self.inject(data, to_server=to_server)
         self._fetch_events()
+
+    def _is_ours(self, transmit: Transmit) -> bool:
+        """Return whether a datagram of the server goes to this client; an endpoint may have others."""
+        self.addresses.add(self.address)
+        return transmit.remote in self.addresses
 
     def inject(self, data: bytes, *, to_server: bool) -> None:
         """Put a datagram on the network."""
