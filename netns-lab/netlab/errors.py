@@ -2,8 +2,9 @@
 
 LabError
 ├── CommandError      a command failed or took too long; carries what it printed
-├── NotReadyError     something started did not come up in time
-└── Interrupted       SIGTERM or SIGHUP arrived; everything is being taken down
+└── NotReadyError     something started did not come up in time
+
+Interrupted           SIGTERM or SIGHUP arrived: like Ctrl-C, and like it no error that a step may catch
 """
 
 from __future__ import annotations
@@ -26,5 +27,5 @@ class NotReadyError(LabError):
     """Something started did not come up in time."""
 
 
-class Interrupted(LabError):
-    """The lab was asked to end by a signal."""
+class Interrupted(KeyboardInterrupt):
+    """The lab was asked to end by a signal other than Ctrl-C; everything is being taken down."""

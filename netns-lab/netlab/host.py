@@ -143,6 +143,13 @@ class Host:
         link = self.netlink.get_links(self.index(device))[0]
         return int(link.get_attr("IFLA_MTU"))
 
+    def set_names(self, names: Mapping[str, Sequence[IPAddress]]) -> None:
+        """Let this host, and it alone, resolve names to addresses: a hosts file of its own."""
+        directory = self._ledger.configuration(self.namespace)
+        lines = [f"{address} {name}" for name, addresses in names.items() for address in addresses]
+        (directory / "hosts").write_text("\n".join(["127.0.0.1 localhost", "::1 localhost", *lines]) + "\n")
+        (directory / "nsswitch.conf").write_text("hosts: files\n")
+
     # Commands
 
     def run(

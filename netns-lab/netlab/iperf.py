@@ -99,9 +99,10 @@ def run(client: Host, server: Host, address: IPAddress, **settings: Any) -> Flow
 
 def _parse(text: str, *, reverse: bool) -> Flow:
     try:
-        found: dict[str, Any] = json.loads(text)
+        # Warnings (of UDP packets larger than the path MTU) stand before it.
+        found: dict[str, Any] = json.loads(text[text.index("{\n") :])
     except ValueError as error:
-        raise CommandError("iperf3 printed no JSON", output=text) from error
+        raise CommandError("iperf3 printed no JSON", output=text[:2000]) from error
     if "error" in found:
         raise CommandError(f"iperf3: {found['error']}")
     end = found["end"]

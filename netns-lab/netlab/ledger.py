@@ -21,6 +21,7 @@ from typing import Final
 from netlab import namespace
 
 STATE_DIRECTORY: Final = Path("/run/qtunnel-lab")
+CONFIGURATION_DIRECTORY: Final = Path("/etc/netns")
 PREFIX: Final = "qlab"
 
 
@@ -81,6 +82,12 @@ class Ledger:
         self._write()
         return name
 
+    def configuration(self, name: str) -> Path:
+        """Return the directory whose files `ip netns exec` lays over /etc for a namespace; made if need be."""
+        directory = CONFIGURATION_DIRECTORY / name
+        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        return directory
+
     def process(self, pid: int) -> None:
         """Record a process started by this run; those that have ended are forgotten."""
         self.processes = [process for process in self.processes if process.is_alive()]
@@ -93,6 +100,10 @@ class Ledger:
         for name in [name for name in self.namespaces if namespace.exists(name)]:
             namespace.delete(name)
             removed.append(f"namespace {name}")
+        for name in self.namespaces:
+            shutil.rmtree(CONFIGURATION_DIRECTORY / name, ignore_errors=True)
+        with contextlib.suppress(OSError):  # not empty, or never made
+            CONFIGURATION_DIRECTORY.rmdir()
         self.namespaces = []
         if self.directory.exists():
             shutil.rmtree(self.directory, ignore_errors=True)

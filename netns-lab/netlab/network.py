@@ -107,6 +107,11 @@ class Network:
             self._backend = choose(self._backend_name, host, self._ledger)
         return self._backend
 
+    @property
+    def backend_name(self) -> str:
+        """What shapes links here; empty as long as nothing does."""
+        return "" if self._backend is None else self._backend.name
+
     def host(self, name: str, *, forwards: bool = False, sysctls: Mapping[str, str] | None = None) -> Host:
         """Make a host; one that forwards is a router."""
         host = Host(name, self._ledger, forwards=forwards, sysctls=sysctls or {})

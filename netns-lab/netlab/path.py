@@ -17,12 +17,14 @@ VERSIONS: Final = (4, 6)
 class Path:
     """client ══ near link ══ router ══ far link ══ server. Up is from the client to the server."""
 
-    def __init__(self, network: Network, name: str, client: Host, server: Host, *, nat: bool = False) -> None:
+    def __init__(
+        self, network: Network, name: str, client: Host, server: Host, *, mtu: int = 1500, nat: bool = False
+    ) -> None:
         self.name = name
         self.router_host = network.host(name, forwards=True)
         # Without offload, so that sizes on the wire are real and limits count packets.
-        self.near: Link = network.link(client, self.router_host, offload=False)
-        self.far: Link = network.link(self.router_host, server, offload=False)
+        self.near: Link = network.link(client, self.router_host, mtu=mtu, offload=False)
+        self.far: Link = network.link(self.router_host, server, mtu=mtu, offload=False)
         self.router = Router(self.router_host, [self.at_router_near.device, self.at_router_far.device])
         if nat:
             self.router.enable_nat(self.at_router_far.device)
@@ -73,7 +75,7 @@ class Path:
     # Size
 
     def set_mtu(self, mtu: int) -> None:
-        """Let the router forward nothing larger, in either direction; 1500 is the links' own MTU."""
+        """Let the router forward nothing larger, in either direction."""
         for version in VERSIONS:
             here = self.at_client.address(version)
             self.router_host.route(ip_network(here), device=self.at_router_near.device, mtu=mtu)

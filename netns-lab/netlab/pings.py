@@ -31,18 +31,25 @@ def ping(
     host: Host, address: IPAddress, *, count: int = 1, size: int = 84, interval: float = 0.2, wait: float = 1.0
 ) -> Ping:
     """Send echoes as IP packets of size bytes with Don't Fragment set, and wait (seconds) for the last reply."""
-    done = host.run(
-        [
-            *("ping", "-n", f"-{address.version}", "-M", "do", "-c", str(count), "-i", str(interval)),
-            *("-W", str(wait), "-s", str(size - HEADERS[address.version]), str(address)),
-        ],
-        timeout=count * interval + wait + 10.0,
-        check=False,
-    )
-    counts = re.search(r"(\d+) packets transmitted, (\d+) received", done.output)
-    times = tuple(float(text) for text in re.findall(r"time=([\d.]+) ms", done.output))
+    command = ping_command(address, count=count, size=size, interval=interval, wait=wait)
+    done = host.run(command, timeout=count * interval + wait + 10.0, check=False)
+    return parse_ping(done.output, count=count)
+
+
+def ping_command(address: IPAddress, *, count: int, size: int, interval: float, wait: float) -> list[str]:
+    """Return the command for echoes as IP packets of size bytes with Don't Fragment set."""
+    return [
+        *("ping", "-n", f"-{address.version}", "-M", "do", "-c", str(count), "-i", str(interval)),
+        *("-W", str(wait), "-s", str(size - HEADERS[address.version]), str(address)),
+    ]
+
+
+def parse_ping(output: str, *, count: int) -> Ping:
+    """Return what ping's output says; echoes that it could not even send count as sent."""
+    counts = re.search(r"(\d+) packets transmitted, (\d+) received", output)
+    times = tuple(float(text) for text in re.findall(r"time=([\d.]+) ms", output))
     sent, received = (int(counts[1]), int(counts[2])) if counts else (count, 0)
-    return Ping(max(sent, count), received, times, done.output)
+    return Ping(max(sent, count), received, times, output)
 
 
 def largest(host: Host, address: IPAddress, *, low: int, high: int, tries: int = 2) -> int:

@@ -57,6 +57,10 @@ class Sample:
     seconds: float = 0.0
     began: float = field(default_factory=time.time)
 
+    def elapsed(self) -> float:
+        """Return the seconds since the run began."""
+        return time.time() - self.began
+
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:

@@ -83,12 +83,14 @@ class Router:
             )
             self._switch(f"netdev lab{number} fragments", rules if on else ())
 
-    def set_dead(self, on: bool) -> None:
-        """Lose everything without a word; the devices stay up."""
-        rules = [f'add rule inet lab death iifname "{device}" counter drop' for device in self._devices]
-        self._switch("inet lab death", rules if on else ())
-        rules = [f'add rule inet lab deathout oifname "{device}" counter drop' for device in self._devices]
-        self._switch("inet lab deathout", rules if on else ())
+    def set_dead(self, on: bool, *, version: int | None = None) -> None:
+        """Lose everything (of one IP version) without a word; the devices stay up."""
+        what = "" if version is None else f"meta nfproto ipv{version}"
+        for chain, direction in (("death", "iifname"), ("deathout", "oifname")):
+            rules = [
+                f'add rule inet lab {chain} {what} {direction} "{device}" counter drop' for device in self._devices
+            ]
+            self._switch(f"inet lab {chain}", rules if on else ())
 
     def enable_nat(self, device: str) -> None:
         """Hide what leaves by a device behind the router's address, each flow behind a random port."""

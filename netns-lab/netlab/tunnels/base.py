@@ -24,6 +24,7 @@ class Feature(Enum):
     PROCESS = "processes of its own"
     IPV6_OUTSIDE = "IPv6 outside"
     IPV6_INSIDE = "IPv6 inside"
+    NAMES = "servers given by name"
     MANY_CLIENTS = "more than one client on one server"
     ABLATIONS = "switches that turn one cure off"
 
@@ -59,11 +60,13 @@ class Inner:
 class Options:
     """How a tunnel is to be run. outer: IP version outside. ablation: cures to switch off, such as rcvbuf=default.
 
-    path_mtu: what the user states about the link; None leaves it to the tunnel.
+    path_mtu: what the user states about the link; None leaves it to the tunnel. by_name: clients know the server
+    by a host name, which each client's host resolves, as start_client says, to both families or one.
     """
 
     outer: int = 4
     path_mtu: int | None = None
+    by_name: bool = False
     ablation: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -95,8 +98,11 @@ class Tunnel(ABC):
         """Start the server and wait until it takes clients."""
 
     @abstractmethod
-    def start_client(self, host: Host) -> Inner:
-        """Start a client on a host and wait until it is up (NotReadyError if it does not come up)."""
+    def start_client(self, host: Host, *, outer: int | None = None) -> Inner:
+        """Start a client on a host and wait until it is up (NotReadyError if it does not come up).
+
+        outer: IP version outside, if not that of the options; with several clients some may differ.
+        """
 
     @abstractmethod
     def server_inner(self, version: int) -> IPAddress:

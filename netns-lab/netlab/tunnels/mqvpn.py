@@ -25,7 +25,7 @@ class Mqvpn(Tunnel):
 
     name: ClassVar[str] = "mqvpn"
     about: ClassVar[str] = "the C peer, binary given by the environment variable MQVPN"
-    lacks: ClassVar[frozenset[Feature]] = frozenset({Feature.ABLATIONS, Feature.IPV6_INSIDE})
+    lacks: ClassVar[frozenset[Feature]] = frozenset({Feature.NAMES, Feature.ABLATIONS, Feature.IPV6_INSIDE})
     extra: ClassVar[Sequence[str]] = ()
 
     @classmethod
@@ -54,7 +54,7 @@ class Mqvpn(Tunnel):
             ]
         )
         self._key = run([_binary(), "--genkey"], check=False).stdout.strip() or "lab-key"
-        listen = f"[::]:{PORT}" if self.options.outer == 6 else f"0.0.0.0:{PORT}"
+        listen = f"[::]:{PORT}" if self.options.outer == 6 or self.options.by_name else f"0.0.0.0:{PORT}"
         self.server = self.site.server.start(
             [
                 *(_binary(), "--mode", "server", "--listen", listen, "--subnet", str(POOL4.network)),
@@ -64,9 +64,9 @@ class Mqvpn(Tunnel):
             name="mqvpn-server",
         )
 
-    def start_client(self, host: Host) -> Inner:
+    def start_client(self, host: Host, *, outer: int | None = None) -> Inner:
         """Start a client, over every link it has."""
-        server = self.site.server_address(self.options.outer, host)
+        server = self.site.server_address(outer or self.options.outer, host)
         remote = f"[{server}]:{PORT}" if server.version == 6 else f"{server}:{PORT}"
         paths = [path.at_client.device for path in self.site.paths.values() if path.at_client.host is host]
         daemon = host.start(

@@ -14,7 +14,9 @@ class NoTunnel(Tunnel):
 
     name: ClassVar[str] = "none"
     about: ClassVar[str] = "plain IP, the control"
-    lacks: ClassVar[frozenset[Feature]] = frozenset({Feature.DEVICE, Feature.PROCESS, Feature.ABLATIONS})
+    lacks: ClassVar[frozenset[Feature]] = frozenset(
+        {Feature.DEVICE, Feature.PROCESS, Feature.NAMES, Feature.ABLATIONS}
+    )
 
     def start_server(self) -> None:
         """Tell the routers of the host behind the server."""
@@ -24,7 +26,7 @@ class NoTunnel(Tunnel):
             for network in (lan.subnet.ipv4, lan.subnet.ipv6):
                 path.router_host.route(network, via=path.at_server.address(network.version))
 
-    def start_client(self, host: Host) -> Inner:
+    def start_client(self, host: Host, *, outer: int | None = None) -> Inner:
         """Return the client's own link."""
         end = self.site.client_end(host)
         inner = Inner(host=host, device=end.device, ipv4=end.ipv4.ip, ipv6=end.ipv6.ip, daemon=None)

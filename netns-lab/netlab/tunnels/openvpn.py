@@ -30,7 +30,7 @@ class OpenVpn(Tunnel):
 
     name: ClassVar[str] = "openvpn"
     about: ClassVar[str] = "OpenVPN 2.6, user space, AES-128-GCM over UDP"
-    lacks: ClassVar[frozenset[Feature]] = frozenset({Feature.ABLATIONS})
+    lacks: ClassVar[frozenset[Feature]] = frozenset({Feature.NAMES, Feature.ABLATIONS})
     packages: ClassVar[Mapping[str, str]] = MappingProxyType({"openvpn": "openvpn"})
 
     def start_server(self) -> None:
@@ -53,20 +53,27 @@ class OpenVpn(Tunnel):
                     "--server-ipv6",
                     str(POOL6.network),
                 ),
-                *("--proto", f"udp{self.options.outer}", "--port", str(PORT), "--dh", "none"),
+                *(
+                    "--proto",
+                    "udp6" if self.options.by_name else f"udp{self.options.outer}",
+                    "--port",
+                    str(PORT),
+                    "--dh",
+                    "none",
+                ),
                 *("--keepalive", "10", "60", "--duplicate-cn", "--multihome", *advertised),
             ],
             name="openvpn-server",
         )
         self.server.wait_for("Initialization Sequence Completed")
 
-    def start_client(self, host: Host) -> Inner:
+    def start_client(self, host: Host, *, outer: int | None = None) -> Inner:
         """Start a client."""
-        address = self.site.server_address(self.options.outer, host)
+        address = self.site.server_address(outer or self.options.outer, host)
         daemon = host.start(
             [
                 *self._common("client"),
-                *("--client", "--remote", str(address), str(PORT), f"udp{self.options.outer}"),
+                *("--client", "--remote", str(address), str(PORT), f"udp{address.version}"),
                 *("--nobind", "--remote-cert-tls", "server"),
             ],
             name="openvpn-client",

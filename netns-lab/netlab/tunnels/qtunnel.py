@@ -21,6 +21,7 @@ PORT: Final = 4433
 POOL4: Final = IPv4Interface("10.77.1.1/24")
 POOL6: Final = IPv6Interface("fd77:1::1/64")
 PROFILE: Final = "lab"
+SERVER_NAME: Final = "server.lab.example"
 FIRST_USER: Final = "user1"
 
 
@@ -41,10 +42,10 @@ class QTunnelServer:
         return self._daemon
 
     def start(
-        self, public: IPAddress, *, advertise: Sequence[IPNetwork] = (), options: Sequence[str] = ()
+        self, public: IPAddress | str, *, advertise: Sequence[IPNetwork] = (), options: Sequence[str] = ()
     ) -> None:
-        """Start it, reachable at a public address, and wait until it serves; advertise: networks behind it."""
-        name = f"[{public}]:{PORT}" if public.version == 6 else f"{public}:{PORT}"
+        """Start it, known by a public address or name, and wait until it serves; advertise: networks behind it."""
+        name = f"[{public}]:{PORT}" if ":" in str(public) else f"{public}:{PORT}"
         arguments = [*self._state_arguments, "--port", str(PORT), "--public-name", name]
         arguments += ["--pool4", str(POOL4), "--pool6", str(POOL6)]
         for network in advertise:
@@ -122,15 +123,18 @@ class QTunnel(Tunnel):
         lan = self.site.lan
         self._serving = QTunnelServer(self.site.server, directory)
         self._serving.start(
-            self.site.server_address(self.options.outer),
+            SERVER_NAME if self.options.by_name else self.site.server_address(self.options.outer),
             advertise=() if lan is None else (lan.subnet.ipv4, lan.subnet.ipv6),
             options=self._arguments(),
         )
         self.server = self._serving.daemon
         self._links = [self._serving.first_link_file().read_text().strip()]
 
-    def start_client(self, host: Host) -> Inner:
+    def start_client(self, host: Host, *, outer: int | None = None) -> Inner:
         """Join with the first user's link, or a new user's, and connect."""
+        if self.options.by_name:
+            versions = (4, 6) if outer is None else (outer,)
+            host.set_names({SERVER_NAME: [self.site.server_address(version, host) for version in versions]})
         link = self._links.pop() if self._links else self._serving.add_user(f"user-{host.name}")
         client = QTunnelClient(host, self.site.network.directory)
         client.join(link)

@@ -26,7 +26,7 @@ class WireGuardGo(Tunnel):
 
     name: ClassVar[str] = "wireguard-go"
     about: ClassVar[str] = "WireGuard in user space, by wireguard-go"
-    lacks: ClassVar[frozenset[Feature]] = frozenset({Feature.ABLATIONS})
+    lacks: ClassVar[frozenset[Feature]] = frozenset({Feature.NAMES, Feature.ABLATIONS})
     packages: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"wg": "wireguard-tools"} | ({} if BINARY_VARIABLE in os.environ else {"wireguard-go": "wireguard-go"})
     )
@@ -39,7 +39,7 @@ class WireGuardGo(Tunnel):
         self._set(self.site.server, self._server_device, f"private-key {{}} listen-port {PORT}", self._server_key)
         self._address(self.site.server, self._server_device, (POOL4, POOL6))
 
-    def start_client(self, host: Host) -> Inner:
+    def start_client(self, host: Host, *, outer: int | None = None) -> Inner:
         """Start a client's device and tell both sides about the other."""
         number = len(self.clients) + 2
         device = self._device(host)
@@ -48,7 +48,7 @@ class WireGuardGo(Tunnel):
         daemon = self._start(host, device)
         allowed = ",".join(f"{address}/{address.max_prefixlen}" for address in addresses)
         self.site.server.run(["wg", "set", self._server_device, "peer", public, "allowed-ips", allowed])
-        server = self.site.server_address(self.options.outer, host)
+        server = self.site.server_address(outer or self.options.outer, host)
         endpoint = f"[{server}]:{PORT}" if server.version == 6 else f"{server}:{PORT}"
         everything = ",".join(str(network) for network in EVERYTHING.values())
         self._set(host, device, "private-key {}", key)

@@ -1,0 +1,84 @@
+"""E1: what a tunnel adds to each packet, by size and family, read from the wire."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from netlab.experiment import LINK_MTU, Experiment, Parameter, Trial, Up
+from netlab.judge import Judge
+from netlab.pings import largest, ping
+from netlab.tunnels.base import Feature, NotApplicable
+from netlab.wire import Packet
+
+ACKNOWLEDGEMENT: Final = 8
+"""Bytes an acknowledgement in the same packet may add, as long as the packet still fits."""
+SIZES: Final = (100, 300, 576, 1000, 1280)
+
+
+class Overhead(Experiment):
+    """Pings with DF of several sizes, both families inside and outside, against a capture at the router."""
+
+    name: ClassVar[str] = "overhead"
+    number: ClassVar[str] = "E1"
+    title: ClassVar[str] = "bytes added to each packet, and the largest packet that fits"
+    parameters: ClassVar[Mapping[str, Parameter]] = {
+        "pings": Parameter(5, "echoes of each size"),
+        "most_v4": Parameter(54, "bytes that may be added with IPv4 outside"),
+        "most_v6": Parameter(74, "bytes that may be added with IPv6 outside"),
+    }
+
+    def measure(self, trial: Trial) -> None:
+        """Measure each family outside on a network of its own."""
+        for outer in (4, 6):
+            if outer == 6 and not trial.has(Feature.IPV6_OUTSIDE):
+                continue
+            with trial.bring_up("path", outer=outer) as up:
+                packets: list[Packet] = []
+                for inner in (4, 6):
+                    try:
+                        up.inner.address(inner)
+                    except NotApplicable:
+                        continue
+                    packets += self._one(trial, up, outer, inner)
+            trial.metric(f"biggest_outside_v{outer}", max(packet.length for packet in packets), "bytes")
+            trial.metric(f"fragments_v{outer}", sum(packet.is_fragment for packet in packets))
+            trial.metric(f"without_df_v{outer}", sum(not packet.dont_fragment for packet in packets))
+
+    def _one(self, trial: Trial, up: Up, outer: int, inner: int) -> list[Packet]:
+        target = up.server_inner(inner)
+        limit = largest(up.client, target, low=576, high=LINK_MTU)
+        trial.metric(f"largest_{inner}_in_{outer}", limit, "bytes")
+        seen: list[Packet] = []
+        added: list[int] = []
+        for size in sorted({*SIZES, limit}):
+            with up.capture() as capture:
+                ping(up.client, target, count=int(trial.parameters["pings"]), size=size, interval=0.05)
+            packets = capture.packets()
+            if not trial.has(Feature.DEVICE):  # without a tunnel the replies are the kernel's, which sets no DF
+                packets = [packet for packet in packets if not packet.outgoing]
+            seen += packets
+            # What carries the ping is at least as large; acknowledgements alone are smaller.
+            added += [packet.length - size for packet in packets if not packet.outgoing and packet.length >= size]
+        trial.metric(f"added_{inner}_in_{outer}", statistics.mode(added), "bytes")
+        trial.metric(f"added_least_{inner}_in_{outer}", min(added), "bytes")
+        trial.metric(f"added_most_{inner}_in_{outer}", max(added), "bytes")
+        return seen
+
+    def judge(self, judge: Judge) -> None:
+        """Compare with what standard headers need at least."""
+        for outer in (4, 6):
+            bound = int(judge.parameters[f"most_v{outer}"])
+            for inner in (4, 6):
+                name = f"IPv{inner} in IPv{outer}"
+                judge.at_most(f"{name}: added to most packets", f"added_{inner}_in_{outer}", bound, "bytes")
+                judge.at_most(
+                    f"{name}: added at most", f"added_most_{inner}_in_{outer}", bound + ACKNOWLEDGEMENT, "bytes"
+                )
+                judge.at_least(
+                    f"{name}: largest with DF", f"largest_{inner}_in_{outer}", LINK_MTU - bound, "bytes"
+                )
+            judge.at_most(f"IPv{outer} outside: biggest packet", f"biggest_outside_v{outer}", LINK_MTU, "bytes")
+            judge.at_most(f"IPv{outer} outside: fragments", f"fragments_v{outer}", 0)
+            judge.at_most(f"IPv{outer} outside: packets without DF", f"without_df_v{outer}", 0)

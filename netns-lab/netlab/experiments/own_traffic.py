@@ -1,0 +1,74 @@
+"""E17: the path gets narrower than the tunnel's host believes, and the host itself sends TCP into the tunnel."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from netlab import iperf
+from netlab.experiment import TCP_HEADERS, Experiment, Parameter, Trial, Up
+from netlab.judge import Judge
+from netlab.shape import ETHERNET_HEADER
+
+WIDE_MTU: Final = 9000
+NARROW_MTU: Final = 1500
+MOST_OVERHEAD: Final = 74
+
+
+class OwnTraffic(Experiment):
+    """Links of 9000 bytes; after a while the router forwards 1500 and says so. Both directions, both families."""
+
+    name: ClassVar[str] = "own-traffic"
+    number: ClassVar[str] = "E17"
+    title: ClassVar[str] = "own TCP after a move to a narrower path"
+    full_runs: ClassVar[int] = 3
+    parameters: ClassVar[Mapping[str, Parameter]] = {
+        "rate_mbps": Parameter(50.0, "of the link"),
+        "rtt_ms": Parameter(10.0, "of the link"),
+        "before": Parameter(3.0, "seconds on the wide path"),
+        "after": Parameter(7.0, "seconds on the narrow path; the last three count"),
+    }
+
+    def measure(self, trial: Trial) -> None:
+        """Move under a transfer, once for each direction and family inside."""
+        shape = trial.shape(trial.parameters["rate_mbps"] * 1e6, trial.parameters["rtt_ms"] / 1e3)
+        payload = NARROW_MTU - MOST_OVERHEAD - TCP_HEADERS[6]
+        ceiling = trial.parameters["rate_mbps"] * payload / (NARROW_MTU + ETHERNET_HEADER)
+        trial.metric("ceiling", ceiling, "Mbit/s")
+        for version in (4, 6):
+            for way in ("up", "down"):
+                with trial.bring_up("path", shape=shape, mtu=WIDE_MTU) as up:
+                    self._move(trial, up, version, way)
+
+    def _move(self, trial: Trial, up: Up, version: int, way: str) -> None:
+        since = trial.sample.elapsed()
+        before, after = trial.parameters["before"], trial.parameters["after"]
+        test = iperf.start(
+            up.client,
+            up.server,
+            up.server_inner(version),
+            seconds=before + after,
+            reverse=way == "down",
+            options=["--rcv-timeout", "60000"],
+        )
+        threading.Event().wait(before)
+        trial.event(f"{way}, IPv{version} inside: the path narrows to {NARROW_MTU}")
+        up.path.set_mtu(NARROW_MTU)
+        flow = test.result()
+        trial.points(f"{way} IPv{version}", flow.series, since=since)
+        wide = [mbps for at, mbps in flow.series if at <= before]
+        narrow = [mbps for at, mbps in flow.series if at > before + after - 3]
+        trial.metric(f"before_{way}_v{version}", sum(wide) / max(1, len(wide)), "Mbit/s")
+        trial.metric(f"after_{way}_v{version}", sum(narrow) / max(1, len(narrow)), "Mbit/s")
+        trial.metric(f"sender_cpu_{way}_v{version}", flow.sender_cpu, "cores")
+
+    def judge(self, judge: Judge) -> None:
+        """Demand that it goes on, and that the sender does not spin."""
+        for version in (4, 6):
+            for way in ("up", "down"):
+                name = f"{way}, IPv{version} inside"
+                judge.throughput(
+                    f"{name}: after the move", f"after_{way}_v{version}", ceiling="ceiling", share=0.8
+                )
+                judge.at_most(f"{name}: CPU of the sender", f"sender_cpu_{way}_v{version}", 0.5, "cores")
