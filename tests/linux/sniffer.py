@@ -16,6 +16,7 @@ _ETH_P_ALL = 3
 _PACKET_OUTGOING = 4
 _SO_RCVBUFFORCE = 33
 ICMP, TCP, UDP, ICMPV6 = 1, 6, 17, 58
+ECHO_REQUESTS = (8, 128)
 
 
 @dataclass(frozen=True, slots=True)
