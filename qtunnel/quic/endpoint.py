@@ -59,7 +59,8 @@ class Endpoint:
     """All connections of a server.
 
     drops counts what belonged to no connection; each connection has its own. connections: those whose handshake
-    is complete, until they are closed.
+    is complete, until they are closed. internal_errors: exceptions caught that a peer's bytes provoked beneath us;
+    each is a bug, and cost that peer its connection.
 
     Raises: ConfigError if certificate or key cannot be used.
     """
@@ -67,6 +68,7 @@ class Endpoint:
     def __init__(self, settings: EndpointSettings) -> None:
         self.drops = DropCounts()
         self.retries_sent = 0
+        self.internal_errors = 0
         self._settings = settings
         self._configuration = server_configuration(settings)
         self._by_cid: dict[bytes, HttpConnection] = {}
@@ -322,6 +324,7 @@ class Endpoint:
             quic, group.remote, on_touched=self._on_touched, on_cid_retired=self._on_cid_retired
         )
         quic.receive_datagram(data, connection.note_edge(group), now)
+        self.internal_errors += quic.internal_errors if quic.is_untouched else 0
         if quic.is_untouched:  # keys come from the header, so anybody can write one; the rest did not open
             self.drops[DropReason.BAD_UDP_DATAGRAM] += 1
             return
@@ -379,6 +382,7 @@ class Endpoint:
         heapq.heapify(self._timers)
 
     def _forget(self, connection: HttpConnection) -> None:
+        self.internal_errors += connection.quic.internal_errors
         for cid in self._cids.pop(connection):
             if self._by_cid.get(cid) is connection:
                 del self._by_cid[cid]
