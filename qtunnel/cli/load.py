@@ -238,6 +238,9 @@ def _allowed(annotation: Any) -> str:
 
 
 def _shown(value: object) -> str:
+    """Return a value for a message. What is inside a table or list is left out: it may be a secret, misplaced."""
+    if isinstance(value, dict | list):
+        return "a table" if isinstance(value, dict) else "a list"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
