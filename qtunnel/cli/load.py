@@ -7,6 +7,7 @@ problem is one line: where it was said, the key's path, the value found, and wha
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -212,14 +213,19 @@ def _path(kind: type, loc: Sequence[int | str]) -> str:
         if not isinstance(part, str) or not is_dataclass(inside):
             break
         names.append(part)
-        inside = get_type_hints(inside).get(part)
+        inside = _hints(inside).get(part)
     return ".".join(names)
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _annotation(kind: type, path: str) -> Any:
     inside: Any = kind
     for name in path.split("."):
-        inside = get_type_hints(inside).get(name)
+        inside = _hints(inside).get(name)
     return inside
 
 
