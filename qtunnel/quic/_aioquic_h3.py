@@ -53,14 +53,17 @@ class H3Core(H3Connection):
     DATA only.
 
     check_headers(stream_id, headers) is called for each first header section, before the frame behind it is
-    read; it raises MessageError for what aioquic lets pass.
+    read; it raises MessageError for what aioquic lets pass. is_data_only(stream_id) says of a request stream that
+    nothing but DATA may follow.
     """
 
-    def __init__(self, quic: QuicCore, check_headers: Callable[[int, Headers], None]) -> None:
+    def __init__(
+        self, quic: QuicCore, check_headers: Callable[[int, Headers], None], is_data_only: Callable[[int], bool]
+    ) -> None:
         self.malformed: dict[int, str] = {}
-        self.connect_streams: set[int] = set()
         self.control = ControlStreamReader()
         self._check_headers = check_headers
+        self._is_data_only = is_data_only
         super().__init__(quic)
 
     def send_goaway(self, identifier: int) -> None:
@@ -104,7 +107,7 @@ class H3Core(H3Connection):
     def _check_request_or_push_frame_type(self, frame_type: int, stream: H3Stream) -> None:
         super()._check_request_or_push_frame_type(frame_type, stream)
         if frame_type in (FrameType.HEADERS, FrameType.PUSH_PROMISE):
-            if stream.stream_id in self.connect_streams:
+            if self._is_data_only(stream.stream_id):
                 raise FrameUnexpected("only DATA may follow a successful CONNECT")  # RFC 9114 §4.4
             if stream.frame_size is not None and stream.frame_size > MAX_HEADERS_FRAME:
                 raise ExcessiveLoad("header section too large")

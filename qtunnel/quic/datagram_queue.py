@@ -28,7 +28,9 @@ class DatagramQueue:
         self._max_packets = max_packets
         self._max_delay = max_delay
         self._runs: deque[tuple[float, int]] = deque()
-        """(time queued, number of frames), oldest first; the numbers sum to len(frames) once settled."""
+        """(time queued, number of frames), oldest first."""
+        self._settled = 0
+        """The sum of the numbers in _runs: len(frames), but for what was taken since settle()."""
 
     @property
     def room(self) -> int:
@@ -58,12 +60,14 @@ class DatagramQueue:
         if fitting:
             self.frames.extend(fitting)
             self._runs.append((now, len(fitting)))
+            self._settled += len(fitting)
         self.drops.update(drops)
         return drops
 
     def settle(self) -> None:
         """Take note of frames that were taken from the left since the last call."""
-        taken = sum(count for _, count in self._runs) - len(self.frames)
+        taken = self._settled - len(self.frames)
+        self._settled -= taken
         runs = self._runs
         while taken > 0:
             queued_at, count = runs.popleft()
@@ -78,6 +82,7 @@ class DatagramQueue:
             _, count = runs.popleft()
             for _ in range(count):
                 self.frames.popleft()
+            self._settled -= count
             self.drops[DropReason.QUEUE_TOO_OLD] += count
 
     def drop_larger_than(self, max_payload: int) -> None:
@@ -95,6 +100,7 @@ class DatagramQueue:
             self.drops[DropReason.DATAGRAM_TOO_LARGE] += count - (len(kept) - before)
         self.frames.extend(kept)
         self._runs = runs
+        self._settled = len(kept)
         self.drops += DropCounts()  # forget reasons that counted zero
 
     def clear(self, reason: DropReason) -> None:
@@ -103,3 +109,4 @@ class DatagramQueue:
             self.drops[reason] += len(self.frames)
             self.frames.clear()
             self._runs.clear()
+            self._settled = 0

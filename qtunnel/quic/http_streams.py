@@ -77,7 +77,7 @@ class HttpStreams:
     def start(self) -> None:
         """Open the control stream and send SETTINGS. A client does so only when it has verified the server."""
         if self._h3 is None:
-            self._h3 = H3Core(self._quic, self._check_headers)
+            self._h3 = H3Core(self._quic, self._check_headers, self._is_data_only)
 
     # -- sending
 
@@ -118,7 +118,7 @@ class HttpStreams:
             raise LocalProtocolError(f"stream {stream_id}: {exc.reason_phrase}") from exc
         request.send_is_open = not end
         if not self._is_client and is_success(headers):
-            self._accept(request)
+            request.is_accepted = True
 
     def send_data(self, stream_id: int, data: bytes, *, end: bool) -> None:
         """Send content in a DATA frame. Errors as send_headers."""
@@ -273,7 +273,7 @@ class HttpStreams:
             return
         request = self.requests.get(stream_id)
         if request is not None and is_success(headers):
-            self._accept(request)
+            request.is_accepted = True
 
     def _on_h3_event(self, event: H3Event) -> None:
         if isinstance(event, H3Headers):
@@ -307,8 +307,7 @@ class HttpStreams:
             return None
         return request
 
-    def _accept(self, request: Request) -> None:
-        """Note a 2xx response, sent or received: after CONNECT there is DATA only, and datagrams flow."""
-        request.is_accepted = True
-        if request.is_connect and self._h3 is not None:
-            self._h3.connect_streams.add(request.stream_id)
+    def _is_data_only(self, stream_id: int) -> bool:
+        """Return whether it is a CONNECT that succeeded: DATA follows, and datagrams flow (RFC 9114 §4.4)."""
+        request = self.requests.get(stream_id)
+        return request is not None and request.is_connect and request.is_accepted
