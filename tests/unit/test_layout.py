@@ -19,6 +19,14 @@ FORBIDDEN_NAMES = {"types", "utils", "util", "common", "helpers", "helper", "man
 """A name that fits anything finds nothing."""
 
 TESTED_ELSEWHERE: dict[str, str] = {
+    # Over real sockets, and with a real TUN.
+    "aio.attempt": "tests/library/test_connect.py",
+    "aio.client": "tests/library/test_connect.py",
+    "aio.client_host": "tests/linux/test_undoing.py",
+    "aio.link_changes": "tests/linux/test_links.py",
+    "aio.server": "tests/library/test_connect.py",
+    "aio.server_host": "tests/linux/test_undoing.py",
+    "api": "tests/library/test_start_stop.py",
     "burst": "tests/sim/test_pair.py",
     "drops": "tests/unit/test_debugging_page.py",
     # A client or a server is tested as a whole, against the other.

@@ -1,0 +1,281 @@
+"""The driver between a scripted core and socket pairs standing in for UDP and TUN."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from qtunnel.aio.driver import MAX_BLOCKED, Driver, PacketPort
+from qtunnel.burst import Address, Burst, Received, SendResult, Transmit
+from qtunnel.drops import DropReason
+
+REMOTE: Address = ("192.0.2.1", 443)
+
+
+class FakeCore:
+    """Notes what it is given, and has what the test puts in."""
+
+    def __init__(self) -> None:
+        self.bursts: list[list[bytes]] = []
+        self.received: list[bytes] = []
+        self.order: list[str] = []
+        self.timer: float | None = None
+        self.outgoing: list[Transmit] = []
+        self.packets: list[bytes] = []
+        self.room = 10
+
+    def receive_from_tun(self, burst: Burst) -> None:
+        self.bursts.append(burst.packets)
+
+    def receive_from_udp(self, received: list[Received], now: float) -> None:
+        del now
+        self.order.append("udp")
+        for each in received:
+            self.received += each.datagrams
+
+    def handle_timer(self, now: float) -> None:
+        del now
+        self.order.append("timer")
+        self.timer = None
+
+    def get_timer(self) -> float | None:
+        return self.timer
+
+    def datagrams_to_send(self, now: float) -> list[Transmit]:
+        del now
+        outgoing, self.outgoing = self.outgoing, []
+        return outgoing
+
+    def packets_to_write(self) -> list[bytes]:
+        packets, self.packets = self.packets, []
+        return packets
+
+    def next_event(self) -> Any:
+        return None
+
+    def packet_room(self) -> int:
+        return self.room
+
+
+class FakeUdp:
+    """One end of a socket pair; result scripts what the kernel says."""
+
+    def __init__(self) -> None:
+        self.path_id = 0
+        self.error_wakeups = 0
+        self.local_address: Address = ("192.0.2.9", 5000)
+        self.result = SendResult.SENT
+        self.sent: list[bytes] = []
+        self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._ours.setblocking(False)
+
+    def fileno(self) -> int:
+        return self._ours.fileno()
+
+    def receive(self, max_datagrams: int = 64) -> list[Received]:
+        datagrams = []
+        while len(datagrams) < max_datagrams:
+            try:
+                datagrams.append(self._ours.recv(2000))
+            except BlockingIOError:
+                break
+        return [Received(datagrams, REMOTE)] if datagrams else []
+
+    def send(self, transmit: Transmit) -> SendResult:
+        if self.result is SendResult.SENT:
+            self.sent.append(transmit.data)
+        return self.result
+
+    def read_errors(self) -> list[Any]:
+        return []
+
+    def close(self) -> None:
+        self._ours.close()
+        self.theirs.close()
+
+
+class FakeTun:
+    """A TUN whose packets the test writes at the other end."""
+
+    def __init__(self) -> None:
+        self.taken: int | None = None
+        self.written: list[bytes] = []
+        self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._ours.setblocking(False)
+
+    def fileno(self) -> int:
+        return self._ours.fileno()
+
+    def read_burst(self) -> list[bytes]:
+        packets = []
+        while len(packets) < 64:
+            try:
+                packets.append(self._ours.recv(2000))
+            except BlockingIOError:
+                break
+        return packets
+
+    def write_burst(self, packets: list[bytes]) -> int:
+        taken = len(packets) if self.taken is None else self.taken
+        self.written += packets[:taken]
+        return taken
+
+    def close(self) -> None:
+        self._ours.close()
+        self.theirs.close()
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.core, self.udp, self.tun = FakeCore(), FakeUdp(), FakeTun()
+        self.driver = Driver(self.core, sockets=[self.udp], on_events=lambda: None, tun=self.tun)
+
+    def close(self) -> None:
+        self.driver.close()
+        self.udp.close()
+        self.tun.close()
+
+
+@pytest.fixture
+async def bench() -> Any:
+    bench = Bench()
+    yield bench
+    bench.close()
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_what_waits_in_the_tun_is_one_burst(bench: Bench) -> None:
+    for number in range(5):
+        bench.tun.theirs.send(b"packet %d" % number)
+    bench.driver.start()
+    await turns()
+    assert bench.core.bursts == [[b"packet %d" % number for number in range(5)]]
+
+
+async def test_datagrams_reach_the_core_and_its_packets_the_tun(bench: Bench) -> None:
+    bench.driver.start()
+    bench.udp.theirs.send(b"datagram")
+    bench.core.packets = [b"inner"]
+    await turns()
+    assert bench.core.received == [b"datagram"]
+    assert bench.tun.written == [b"inner"]
+
+
+async def test_the_tun_is_not_read_while_the_core_has_no_room(bench: Bench) -> None:
+    bench.core.room = 0
+    bench.tun.theirs.send(b"waits")
+    bench.driver.start()
+    await turns()
+    assert bench.core.bursts == []
+    bench.core.room = 1
+    bench.driver.flush()
+    await turns()
+    assert bench.core.bursts == [[b"waits"]]
+
+
+async def test_a_full_socket_keeps_order_and_stops_the_tun_until_it_is_writable(bench: Bench) -> None:
+    bench.udp.result = SendResult.WOULD_BLOCK
+    bench.core.outgoing = [Transmit(b"%d" % number, REMOTE) for number in range(3)]
+    bench.tun.theirs.send(b"waits")
+    bench.driver.start()
+    assert bench.udp.sent == []
+    bench.udp.result = SendResult.SENT
+    await turns()
+    assert bench.udp.sent == [b"0", b"1", b"2"]
+    assert bench.core.bursts == [[b"waits"]]
+
+
+async def test_what_a_full_socket_cannot_keep_is_counted(bench: Bench) -> None:
+    bench.udp.result = SendResult.WOULD_BLOCK
+    bench.core.outgoing = [Transmit(b"x", REMOTE) for _ in range(MAX_BLOCKED + 5)]
+    bench.driver.start()
+    assert bench.driver.drops == {DropReason.UDP_BLOCKED: 5}
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (SendResult.TOO_BIG, DropReason.UDP_TOO_BIG),
+        (SendResult.UNREACHABLE, DropReason.UDP_SEND),
+        (SendResult.FAILED, DropReason.UDP_SEND),
+    ],
+)
+async def test_what_the_kernel_refuses_is_counted_by_reason(
+    bench: Bench, result: SendResult, reason: DropReason
+) -> None:
+    bench.udp.result = result
+    bench.core.outgoing = [Transmit(b"x", REMOTE)]
+    bench.driver.start()
+    assert bench.driver.drops == {reason: 1}
+
+
+async def test_packets_the_tun_refuses_are_counted(bench: Bench) -> None:
+    bench.tun.taken = 1
+    bench.core.packets = [b"a", b"b", b"c"]
+    bench.driver.start()
+    assert bench.driver.drops == {DropReason.TUN_WRITE: 2}
+
+
+async def test_a_datagram_of_a_family_without_socket_is_counted(bench: Bench) -> None:
+    bench.core.outgoing = [Transmit(b"x", ("2001:db8::1", 443, 0, 0))]
+    bench.driver.start()
+    assert bench.driver.drops == {DropReason.UDP_SEND: 1}
+
+
+async def test_after_a_stall_what_has_arrived_is_heard_before_time_judges(bench: Bench) -> None:
+    loop = asyncio.get_running_loop()
+    bench.driver.start()
+    bench.core.timer = loop.time() - 1.0
+    bench.udp.theirs.send(b"arrived meanwhile")
+    bench.driver._arm(bench.core.timer)
+    bench.driver._timer_due()
+    assert bench.core.order == ["udp", "timer"]
+    assert bench.driver.late_wake_ups == 1
+    assert bench.driver.longest_stall >= 1.0
+
+
+async def test_a_reader_is_added_again_after_an_error(bench: Bench) -> None:
+    bench.driver.start()
+    asyncio.get_running_loop().remove_reader(bench.udp.fileno())  # what libuv does after POLLERR
+    bench.udp.error_wakeups += 1
+    bench.driver._udp_readable(bench.udp)
+    bench.udp.theirs.send(b"heard")
+    await turns()
+    assert bench.core.received == [b"heard"]
+
+
+async def test_nothing_is_called_after_close(bench: Bench) -> None:
+    bench.driver.start()
+    bench.driver.close()
+    bench.udp.theirs.send(b"late")
+    bench.tun.theirs.send(b"late")
+    bench.driver.send_packets([b"late"])
+    await turns()
+    assert bench.core.received == []
+    assert bench.core.bursts == []
+
+
+async def test_a_packet_port_is_bounded_and_keeps_the_newest() -> None:
+    port = PacketPort(max_packets=3)
+    port.write_burst([b"%d" % number for number in range(5)])
+    assert await port.receive() == [b"2", b"3", b"4"]
+    assert port.dropped == 2
+
+
+async def test_a_packet_port_wakes_its_reader_and_ends_empty() -> None:
+    port = PacketPort()
+    reader = asyncio.create_task(port.receive())
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="another task"):
+        await port.receive()
+    port.write_burst([b"x"])
+    assert await reader == [b"x"]
+    port.close()
+    assert await port.receive() == []
