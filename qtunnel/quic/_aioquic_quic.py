@@ -190,6 +190,11 @@ class QuicCore(QuicConnection):
         """Our connection ids that the peer may use."""
         return [entry.cid for entry in self._host_cids]
 
+    def only_acks_are_unacknowledged(self, count: int) -> bool:
+        """Return whether at least that many packets wait for an acknowledgement that none of them asks for."""
+        space = self._spaces.get(tls.Epoch.ONE_RTT)
+        return space is not None and not space.ack_eliciting_in_flight and len(space.sent_packets) >= count
+
     def is_reset_token(self, token: bytes) -> bool:
         """Return whether the peer gave us this stateless reset token for a connection id we may use."""
         return any(entry.stateless_reset_token == token for entry in (self._peer_cid, *self._peer_cid_available))

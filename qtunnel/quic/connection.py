@@ -54,6 +54,9 @@ AEAD_TAG_SIZE: Final = 16
 PACKET_NUMBER_SIZE: Final = 2
 MAX_REASON: Final = 160
 """Bytes of a reason phrase: a closing datagram repeats it per encryption level and must stay below 1200."""
+MAX_UNACKNOWLEDGED_ACKS: Final = 64
+"""Packets with nothing but ACKs after which a PING is added: aioquic keeps a record of each until the peer
+acknowledges something, and in a one-way flow it never has a reason to (RFC 9000 §13.2.4)."""
 STREAM_WINDOW: Final = 1024 * 1024
 DATA_WINDOW: Final = 2 * 1024 * 1024
 """Flow control windows, bytes: also the most a peer can make us hold for one stream and for all."""
@@ -241,6 +244,8 @@ class Connection(QuicCore):
         self.challenge_written = False
         queue = self.queue
         queue.drop_old(now)
+        if self.only_acks_are_unacknowledged(MAX_UNACKNOWLEDGED_ACKS):
+            self.send_ping(0)
         try:
             sent: list[tuple[bytes, Any]] = []
             if queue.frames and self.stream_data_is_waiting():

@@ -254,3 +254,15 @@ def test_a_peers_ack_delay_exponent_is_used() -> None:
     peer.connect()
     assert peer.connection is not None
     assert peer.connection.quic._remote_ack_delay_exponent == 7
+
+
+def test_a_one_way_flow_leaves_no_records_behind() -> None:
+    pair = QuicPair(delay=0.001)
+    stream_id = pair.open_tunnel()
+    for _ in range(1000):
+        pair.client.send_packets(stream_id, [b"x"], pair.now)
+        pair.run(0.01)
+    assert pair.server_connection is not None
+    for quic in (pair.server_connection.quic, pair.client.quic):
+        assert sum(len(space.sent_packets) for space in quic._spaces.values()) < 100
+    assert len(pair.packets(pair.server_events)) == 1000
