@@ -79,7 +79,7 @@ def test_tunnel_comes_up_and_carries_300_packets_each_way_under_10_percent_loss(
 ) -> None:
     world = World(seed=seed, identity=identity)
     client = world.add_client(up=lossy(), down=lossy())
-    world.wait_up(client, timeout=20)
+    world.wait_up(client, timeout=60)
     session = server_of(world).sessions[0]
     dropped = Counter(client_of(client).stats.drops), Counter(session.stream.stats.drops)  # while it came up
     exchange(world, client, size=1200, gap=0.1)  # one packet a datagram
@@ -129,7 +129,7 @@ def test_loss_reordering_duplicates_and_jitter_together_are_survived(seed: int, 
     bad = {"loss": 0.1, "reorder": 0.1, "duplicate": 0.1, "jitter": 0.01}
     world = World(seed=seed, identity=identity)
     client = world.add_client(up=Conditions(delay=0.03, **bad), down=Conditions(delay=0.03, **bad))
-    world.wait_up(client, timeout=20)
+    world.wait_up(client, timeout=60)
     exchange(world, client)
     for host in (world.server, client):
         arrived = numbers(host)
@@ -250,7 +250,7 @@ def test_tunnel_for_ipv6_only_ends_where_1280_bytes_do_not_fit(identity: ServerI
 def test_ipv6_check_is_passed_under_loss(seed: int, identity: ServerIdentity) -> None:
     world = World(seed=seed, identity=identity)
     client = world.add_client(up=lossy(), down=lossy())
-    world.wait_up(client, timeout=20)
+    world.wait_up(client, timeout=60)
     world.network.run_for(5.0)
     assert events_of(client, Ipv6Refused) == []
     assert events_of(world.server, Ipv6Refused) == []
@@ -540,7 +540,7 @@ def test_the_same_seed_gives_the_same_run(seed: int, identity: ServerIdentity) -
     def run() -> tuple[list[int], list[int], int]:
         world = World(seed=seed, identity=identity)
         client = world.add_client(up=lossy(jitter=0.002), down=lossy(reorder=0.1))
-        world.wait_up(client, timeout=20)
+        world.wait_up(client, timeout=60)
         exchange(world, client, 100)
         return numbers(client), numbers(world.server), client.up.counts[Fate.LOST]
 

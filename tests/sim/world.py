@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_network
 from typing import Any
 
@@ -22,7 +23,7 @@ from qtunnel.config import ClientConfig, ServerConfig, User
 from qtunnel.quic.settings import ConnectionSettings, EndpointSettings
 from qtunnel.state.identity import ServerIdentity, certificate_fingerprint
 from qtunnel.tunnel.client import ClientState, ClientTunnel
-from qtunnel.tunnel.events import Closed, TunnelEvent
+from qtunnel.tunnel.events import Closed, CloseReason, TunnelEvent
 from qtunnel.tunnel.server import ServerTunnel
 from tests.sim.clock import VirtualClock
 from tests.sim.link import Conditions, udp_payload
@@ -63,6 +64,7 @@ class World:
     server: SimHost = field(init=False)
     _random: random.Random = field(init=False)
     _next_host: int = 1
+    _again: dict[SimHost, Callable[[], ClientTunnel]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.network = SimNetwork(VirtualClock(), seed=self.seed)
@@ -112,11 +114,18 @@ class World:
             (f"198.51.100.{number}", 40000 + number),
             (f"2001:db8:1::{number:x}", 40000 + number, 0, 0),
         )
-        machine = self.make_client(
-            user, remote=remote, token=token, fingerprint=fingerprint, settings=settings, **config
+        make = partial(
+            self.make_client,
+            user,
+            remote=remote,
+            token=token,
+            fingerprint=fingerprint,
+            settings=settings,
+            **config,
         )
         up, down = up or Conditions(delay=LAN_DELAY), down or Conditions(delay=LAN_DELAY)
-        host = self.network.host(f"{user}#{number}", machine, *addresses, up=up, down=down)
+        host = self.network.host(f"{user}#{number}", make(), *addresses, up=up, down=down)
+        self._again[host] = make
         if has_tun:
             host.kernel = answer_ping
         return host
@@ -152,10 +161,19 @@ class World:
         return ClientTunnel(client, connection, remote, self.now, check_identifier=self._random.getrandbits(16))
 
     def wait_up(self, *hosts: SimHost, timeout: float = 10.0) -> None:
-        """Let time pass until the hosts' tunnels are up."""
-        self.network.run_until(
-            lambda: all(client_of(host).state is ClientState.UP for host in hosts), timeout=timeout
-        )
+        """Let time pass until the hosts' tunnels are up.
+
+        Where loss was so bad that an attempt got no answer, another one is made, as by qtunnel.aio.client.
+        """
+
+        def are_up() -> bool:
+            for host in hosts:
+                closed = events_of(host, Closed)
+                if client_of(host).state is ClientState.CLOSED and closed[-1].reason is CloseReason.NO_ANSWER:
+                    host.replace(self._again[host]())
+            return all(client_of(host).state is ClientState.UP for host in hosts)
+
+        self.network.run_until(are_up, timeout=timeout)
 
     def wait_closed(self, host: SimHost, timeout: float = 60.0) -> Closed:
         """Let time pass until the host's tunnel has ended; return how."""
