@@ -213,7 +213,7 @@ def _path(kind: type, loc: Sequence[int | str]) -> str:
         if not isinstance(part, str) or not is_dataclass(inside):
             break
         names.append(part)
-        inside = _hints(inside).get(part)
+        inside = _hints(cast("type", inside)).get(part)
     return ".".join(names)
 
 

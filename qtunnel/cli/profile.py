@@ -22,8 +22,8 @@ __all__ = ["profile"]
 def profile() -> None:
     """List or remove profiles, which `qtunnel join` makes.
 
-    They are TOML files in /etc/qtunnel/profiles (root), ~/.config/qtunnel/profiles or QTUNNEL_PROFILE_DIR. Any
-    setting of `qtunnel connect --help` may be added to one, such as routes = ["10.1.0.0/16"].
+    They are TOML files in /etc/qtunnel/profiles (root), ~/.config/qtunnel/profiles or QTUNNEL_PROFILE_DIR. More
+    settings may be added to one (docs/configuration.md), such as: routes = ["10.1.0.0/16"]
     """
 
 

@@ -140,7 +140,7 @@ def _profile_text(link: JoinLink) -> str:
     return "\n".join(
         [
             f"# User {link.user} at {link.host}. The token below is a password: keep this file to yourself.",
-            "# Any setting of `qtunnel connect --help` may be added here.",
+            "# More settings may be added here (docs/configuration.md), such as: routes = ['default']",
             *lines,
             "",
         ]
