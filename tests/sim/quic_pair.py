@@ -104,7 +104,8 @@ class QuicPair:
     """One client, one endpoint, one clock.
 
     lose(data, to_server) returns whether the network loses a datagram. client_events and server_events keep all
-    events seen, in order; wire keeps (time, to_server, datagram).
+    events seen, in order; wire keeps (time, to_server, datagram). Pairs with one endpoint share a list of
+    siblings, so that each gets what the endpoint sends and reports for its client.
     """
 
     def __init__(
@@ -117,7 +118,10 @@ class QuicPair:
         lose: Callable[[bytes, bool], bool] | None = None,
         address: Address = CLIENT_ADDRESS,
         start: float = 1000.0,
+        siblings: list[QuicPair] | None = None,
     ) -> None:
+        self.siblings = [] if siblings is None else siblings
+        self.siblings.append(self)
         self.now = start
         self.delay = delay
         self.lose = lose
@@ -135,21 +139,25 @@ class QuicPair:
 
     def flush(self) -> None:
         """Send what either side has to send, and fetch all events."""
-        for to_server, side in ((True, self.client), (False, self.endpoint)):
-            for transmit in side.datagrams_to_send(self.now):
-                self.transmits.append((to_server, transmit))
-                if not to_server and not self._is_ours(transmit):
-                    continue
-                for data in split(transmit):
-                    self.wire.append((self.now, to_server, data))
-                    if self.lose is None or not self.lose(data, to_server):
-                        self.inject(data, to_server=to_server)
+        for transmit in self.client.datagrams_to_send(self.now):
+            self._send(transmit, to_server=True)
+        for transmit in self.endpoint.datagrams_to_send(self.now):
+            for pair in self.siblings:
+                if pair.has_address(transmit.remote):
+                    pair._send(transmit, to_server=False)
         self._fetch_events()
 
-    def _is_ours(self, transmit: Transmit) -> bool:
-        """Return whether a datagram of the server goes to this client; an endpoint may have others."""
+    def has_address(self, address: Address) -> bool:
+        """Return whether the client has, or had, that address."""
         self.addresses.add(self.address)
-        return transmit.remote in self.addresses
+        return address in self.addresses
+
+    def _send(self, transmit: Transmit, *, to_server: bool) -> None:
+        self.transmits.append((to_server, transmit))
+        for data in split(transmit):
+            self.wire.append((self.now, to_server, data))
+            if self.lose is None or not self.lose(data, to_server):
+                self.inject(data, to_server=to_server)
 
     def inject(self, data: bytes, *, to_server: bool) -> None:
         """Put a datagram on the network."""
@@ -254,6 +262,9 @@ class QuicPair:
     def _fetch_events(self) -> None:
         while (event := self.client.next_event()) is not None:
             self.client_events.append(event)
-        while (pair := self.endpoint.next_event()) is not None:
-            self.server_connection, server_event = pair
-            self.server_events.append(server_event)
+        while (item := self.endpoint.next_event()) is not None:
+            connection, server_event = item
+            for pair in self.siblings:
+                if pair.has_address(connection.remote):
+                    pair.server_connection = connection
+                    pair.server_events.append(server_event)

@@ -64,11 +64,13 @@ def packet_type(data: bytes) -> QuicPacketType:
 
 def test_two_clients_have_a_connection_each() -> None:
     one = QuicPair()
-    two = QuicPair(endpoint=one.endpoint, client=client_settings(seed=50), address=("198.18.0.9", 1))
-    first = one.connect()
-    two.now = one.now
-    two.client = HttpConnection.client(client_settings(seed=51), SERVER_ADDRESS, two.now)
-    second = two.connect()
+    two = QuicPair(
+        endpoint=one.endpoint,
+        client=client_settings(seed=50),
+        address=("198.18.0.9", 1),
+        siblings=one.siblings,
+    )
+    first, second = one.connect(), two.connect()
     assert first is not second
     assert list(one.endpoint.connections) == [first, second]
     assert (first.remote, second.remote) == (CLIENT_ADDRESS, ("198.18.0.9", 1))
@@ -452,14 +454,10 @@ def test_a_minute_of_flood_leaves_nothing_behind() -> None:
 
 def flood(seconds: int) -> None:
     endpoint = Endpoint(server_settings())
-    pairs = [
-        QuicPair(
-            endpoint=endpoint,
-            client=client_settings(seed=20 + number),
-            address=address_of(number),
-        )
-        for number in range(5)
-    ]
+    pairs: list[QuicPair] = []
+    for number in range(5):
+        settings = client_settings(seed=20 + number)
+        QuicPair(endpoint=endpoint, client=settings, address=address_of(number), siblings=pairs)
     streams = [pair.open_tunnel() for pair in pairs]
     now = max(pair.now for pair in pairs)
     late = None
@@ -475,7 +473,11 @@ def flood(seconds: int) -> None:
         endpoint.datagrams_to_send(now)
         if step == seconds * 50:
             late = QuicPair(
-                endpoint=endpoint, client=client_settings(seed=99), address=("198.18.9.9", 9), start=now
+                endpoint=endpoint,
+                client=client_settings(seed=99),
+                address=("198.18.9.9", 9),
+                start=now,
+                siblings=list(pairs),
             )
             late.connect()
             now = late.now
@@ -490,8 +492,8 @@ def flood(seconds: int) -> None:
             )
     for pair in pairs:
         pair.run(0.5)
-    assert [len(pair.packets(pair.server_events)) for pair in pairs if pair.closed(pair.client_events)] == []
-    assert sum(len(pair.packets(pair.server_events)) for pair in pairs) == 5 * sent
+    assert [pair.closed(pair.client_events) for pair in pairs] == [None] * 5
+    assert [len(pair.packets(pair.server_events)) for pair in pairs] == [sent] * 5
     assert late is not None
     assert max(sizes[3:]) < 2 * max(sizes[:3]) + 64
     assert endpoint.retries_sent > seconds * 9000
