@@ -1,13 +1,14 @@
 """Retry tokens: proof that a client receives at the address it sends from (RFC 9000 §8.1.2 to §8.1.4).
 
-    nonce (12) | AES-GCM( time issued, ms (8) | original destination connection id )
+    nonce (12) | AES-GCM( time issued, ms (8) | length (1) | original destination connection id | bound to )
 
-The client's address and the Retry packet's connection id are authenticated but not included. One AES-GCM each way:
+A token is bound to the client's address and port and to the Retry packet's connection id. One AES-GCM each way:
 some microseconds, so a flood of Initials costs less than the packets do. No state is kept.
 """
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from cryptography.exceptions import InvalidTag
@@ -17,12 +18,18 @@ if TYPE_CHECKING:
     from qtunnel.burst import Address
     from qtunnel.quic.settings import RandomBytes
 
-__all__ = ["AddressTokens"]
+__all__ = ["AddressTokens", "TokenFault"]
 
 NONCE_SIZE: Final = 12
 TIME_SIZE: Final = 8
-MIN_TOKEN_SIZE: Final = NONCE_SIZE + TIME_SIZE + 8 + 16
-MAX_TOKEN_SIZE: Final = NONCE_SIZE + TIME_SIZE + 20 + 16
+TAG_SIZE: Final = 16
+
+
+class TokenFault(Enum):
+    """Why a token proves nothing."""
+
+    FOREIGN = "foreign"  # not one of ours, such as another server's NEW_TOKEN: as if there were none
+    NOT_GOOD = "not good"  # ours, but too old, from another address, or for another Retry
 
 
 class AddressTokens:
@@ -36,23 +43,27 @@ class AddressTokens:
     def issue(self, *, address: Address, original_cid: bytes, retry_cid: bytes, now: float) -> bytes:
         """Return a token for the client at this address, whose next Initial must go to retry_cid."""
         nonce = self._random_bytes(NONCE_SIZE)
-        plain = int(now * 1000).to_bytes(TIME_SIZE, "big") + original_cid
-        return nonce + self._aead.encrypt(nonce, plain, _bound_to(address, retry_cid))
+        issued = int(now * 1000).to_bytes(TIME_SIZE, "big")
+        plain = b"%b%c%b%b" % (issued, len(original_cid), original_cid, _bound_to(address, retry_cid))
+        return nonce + self._aead.encrypt(nonce, plain, None)
 
-    def original_cid(self, token: bytes, *, address: Address, destination_cid: bytes, now: float) -> bytes | None:
-        """Return the connection id the client used first, or None if the token is not good (any more)."""
-        if not MIN_TOKEN_SIZE <= len(token) <= MAX_TOKEN_SIZE:
-            return None
+    def original_cid(
+        self, token: bytes, *, address: Address, destination_cid: bytes, now: float
+    ) -> bytes | TokenFault:
+        """Return the connection id the client used first, or what is wrong with the token."""
+        if len(token) < NONCE_SIZE + TAG_SIZE:
+            return TokenFault.FOREIGN
         try:
-            plain = self._aead.decrypt(token[:NONCE_SIZE], token[NONCE_SIZE:], _bound_to(address, destination_cid))
+            plain = self._aead.decrypt(token[:NONCE_SIZE], token[NONCE_SIZE:], None)
         except InvalidTag:
-            return None
+            return TokenFault.FOREIGN
+        cid_end = TIME_SIZE + 1 + plain[TIME_SIZE]
         age_ms = int(now * 1000) - int.from_bytes(plain[:TIME_SIZE], "big")
-        if not 0 <= age_ms <= self._lifetime_ms:
-            return None
-        return plain[TIME_SIZE:]
+        if plain[cid_end:] != _bound_to(address, destination_cid) or not 0 <= age_ms <= self._lifetime_ms:
+            return TokenFault.NOT_GOOD
+        return plain[TIME_SIZE + 1 : cid_end]
 
 
 def _bound_to(address: Address, retry_cid: bytes) -> bytes:
     """Return what a token is good for: this address and port, this connection id."""
-    return b"%d %s %s" % (address[1], address[0].encode(), retry_cid)
+    return b"%d %b %b" % (address[1], address[0].encode(), retry_cid)

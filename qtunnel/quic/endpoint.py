@@ -19,7 +19,7 @@ from aioquic.quic.packet import QuicErrorCode
 
 from qtunnel.burst import Transmit
 from qtunnel.drops import DropCounts, DropReason
-from qtunnel.quic.address_token import AddressTokens
+from qtunnel.quic.address_token import AddressTokens, TokenFault
 from qtunnel.quic.connection import CID_SIZE, Connection, server_configuration
 from qtunnel.quic.events import ConnectionClosed, HandshakeCompleted, HttpEvent
 from qtunnel.quic.h3 import HttpConnection
@@ -247,31 +247,37 @@ class Endpoint:
             )
 
     def _receive_initial(self, group: Received, data: bytes, header: InitialHeader, begun: int, now: float) -> int:
-        settings = self._settings
-        if header.token:
-            original_cid = self._tokens.original_cid(
-                header.token, address=group.remote, destination_cid=header.destination_cid, now=now
-            )
-            if original_cid is None:
-                self.drops[DropReason.BAD_UDP_DATAGRAM] += 1
-                self._refuse(group, header, QuicErrorCode.INVALID_TOKEN, now)
-                return 0
-            if begun >= MAX_NEW_PER_BURST or len(self._handshaking) >= settings.max_handshakes:
+        proof = self._original_cid(group, header, now)
+        if proof is TokenFault.NOT_GOOD:
+            self.drops[DropReason.BAD_UDP_DATAGRAM] += 1
+            self._refuse(group, header, QuicErrorCode.INVALID_TOKEN, now)
+            return 0
+        if isinstance(proof, bytes):
+            original_cid = proof
+            retry_cid: bytes | None = header.destination_cid
+            if begun >= MAX_NEW_PER_BURST or len(self._handshaking) >= self._settings.max_handshakes:
                 self.drops[DropReason.HANDSHAKES_FULL] += 1
                 return 0
-            retry_cid: bytes | None = header.destination_cid
         else:
+            original_cid, retry_cid = header.destination_cid, None
             self._rate_exceeded = not self._unproven.allow(now)
             if self.retry_active or begun >= MAX_NEW_PER_BURST:
                 self._send_retry(group, header, now)
                 return 0
-            original_cid, retry_cid = header.destination_cid, None
-        if len(self._established) + len(self._handshaking) >= settings.max_sessions:
+        if len(self._established) + len(self._handshaking) >= self._settings.max_sessions:
             self.drops[DropReason.HANDSHAKES_FULL] += 1
             self._refuse(group, header, QuicErrorCode.CONNECTION_REFUSED, now)
             return 0
         self._begin(group, data, header, original_cid, retry_cid, now)
         return 1
+
+    def _original_cid(self, group: Received, header: InitialHeader, now: float) -> bytes | TokenFault:
+        """Return the connection id the client used before our Retry, if its token proves that it got one."""
+        if not header.token:
+            return TokenFault.FOREIGN
+        return self._tokens.original_cid(
+            header.token, address=group.remote, destination_cid=header.destination_cid, now=now
+        )
 
     def _send_retry(self, group: Received, header: InitialHeader, now: float) -> None:
         retry_cid = self._settings.random_bytes(RETRY_CID_SIZE)

@@ -241,12 +241,30 @@ def test_a_token_that_is_too_old_is_refused_and_a_fresh_one_is_not() -> None:
         assert endpoint.handshakes_in_progress == begins
 
 
-def test_a_garbage_token_begins_nothing_and_answers_are_limited() -> None:
-    endpoint = Endpoint(server_settings())
-    answered = sum(len(deliver(endpoint, spoofed_initial(b"t" * 52))) for _ in range(200))
-    assert 0 < answered <= 50
+def test_a_foreign_token_counts_as_none() -> None:
+    """A NEW_TOKEN of another server at this address must not keep its client out (RFC 9000 §8.1.3)."""
+    pair = QuicPair()
+    pair.client.quic._peer_token = b"another server's"
+    pair.connect()
+    endpoint = Endpoint(server_settings(initials_per_second=3.0))
+    answers = [deliver(endpoint, spoofed_initial(b"t" * 52)) for _ in range(6)]
+    assert [[packet_type(data) for data in answer] for answer in answers] == [[]] * 3 + [
+        [QuicPacketType.RETRY]
+    ] * 3
     assert endpoint.handshakes_in_progress == 0
-    assert endpoint.drops == {DropReason.BAD_UDP_DATAGRAM: 200}
+
+
+def test_refusals_of_bad_tokens_are_limited() -> None:
+    endpoint = Endpoint(server_settings(retry_threshold=1))
+    fill_handshakes(endpoint, 1)
+    client = HttpConnection.client(client_settings(), SERVER_ADDRESS, 1001.0)
+    retry = deliver(endpoint, client.datagrams_to_send(1001.0)[0].data, 1001.0)[0]
+    client.receive_from_udp([Received([retry], SERVER_ADDRESS)], 1001.1)
+    second = client.datagrams_to_send(1001.1)[0].data
+    answered = sum(len(deliver(endpoint, second, 1001.1, address_of(number))) for number in range(200))
+    assert 0 < answered <= 52
+    assert endpoint.handshakes_in_progress == 1
+    assert endpoint.drops[DropReason.BAD_UDP_DATAGRAM] == 200
 
 
 def test_a_client_that_proved_its_address_is_not_held_to_three_times_what_it_sent() -> None:
