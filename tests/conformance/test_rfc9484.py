@@ -298,7 +298,9 @@ def test_cip_15_a_refusal_can_say_that_the_name_did_not_resolve() -> None:
     assert sent(headers, b"proxy-status") == b'qtunnel; error=dns_error; details="no \\"A\\" record"'
 
 
-@pytest.mark.parametrize("status", [b"301", b"307", b"400", b"401", b"403", b"404", b"500", b"503", b"100"])
+@pytest.mark.parametrize(
+    "status", [b"300", b"301", b"307", b"400", b"401", b"403", b"404", b"500", b"503", b"100"]
+)
 def test_cip_18_anything_but_success_is_failure(status: bytes) -> None:
     with pytest.raises(ResponseRejectedError) as caught:
         check_response([(b":status", status), (b"location", b"https://elsewhere.example/")])

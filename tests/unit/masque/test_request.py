@@ -122,6 +122,7 @@ def test_a_template_with_query_variables_is_understood() -> None:
 
 
 def test_a_very_long_path_is_refused() -> None:
+    assert status_of(request("/" + "a" * 2047)) == 404
     assert status_of(request("/" + "a" * 2048)) == 414
 
 
