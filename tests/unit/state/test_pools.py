@@ -18,7 +18,7 @@ _private4 = st.integers(8, 28).flatmap(
         lambda address: ip_network(f"{address}/{length}", strict=False)
     )
 )
-_private6 = st.integers(9, 64).flatmap(
+_private6 = st.integers(14, 64).flatmap(
     lambda length: st.ip_addresses(v=6, network="fd00::/8").map(
         lambda address: ip_network(f"{address}/{length}", strict=False)
     )
