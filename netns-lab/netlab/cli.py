@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from netlab import demo, ledger, runner, table
+from netlab import bench, demo, ledger, runner, shell, table
 from netlab.backends import BACKENDS
 from netlab.errors import LabError
 from netlab.experiment import Experiment
@@ -20,6 +20,7 @@ from netlab.tunnels import TUNNELS
 from netlab.tunnels.base import Tunnel
 from netlab.tunnels.mqvpn import BINARY_VARIABLE
 from netlab.tunnels.none import NoTunnel
+from netlab.tunnels.qtunnel import QTunnel
 
 INTERRUPTED = 130
 
@@ -64,6 +65,18 @@ def _parser() -> argparse.ArgumentParser:
     about = "report rates instead of asserting them, for machines that are never quiet"
     selftest.add_argument("--facts-only", action="store_true", help=about)
     selftest.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
+    shell_parser = add("shell", "bring a topology up, say how to enter its hosts, and wait", _shell)
+    shell_parser.add_argument("topology", metavar="TOPOLOGY", help=", ".join(TOPOLOGIES))
+    shell_parser.add_argument("--tunnel", metavar="NAME", help="start this tunnel on it")
+    shell_parser.add_argument("--backend", choices=sorted(BACKENDS), help="what shapes links")
+    about = "run qtunnel and a peer in turn, and print the ratio of each pair"
+    bench_parser = add("bench", about, _bench)
+    bench_parser.add_argument("--peer", default="openvpn", metavar="NAME", help="default openvpn")
+    bench_parser.add_argument("--runs", type=int, default=5, metavar="N", help="pairs; default 5")
+    bench_parser.add_argument("--seed", type=int, default=1, metavar="N")
+    bench_parser.add_argument("--backend", choices=sorted(BACKENDS), help="what shapes links")
+    bench_parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
+    bench_parser.add_argument("--mqvpn", metavar="BINARY", help=f"of the C peer; or set {BINARY_VARIABLE}")
     add("clean", "remove what killed runs have left; never what belongs to one that is alive", _clean)
     return parser
 
@@ -118,6 +131,22 @@ def _selftest(options: argparse.Namespace) -> int:
         runner.write_json(reports, options.json)
     runner.print_summary(reports)
     return runner.verdict_of(reports).value
+
+
+def _shell(options: argparse.Namespace) -> int:
+    tunnel = _tunnels(options.tunnel)[0] if options.tunnel else None
+    return shell.run(options.topology, tunnel=tunnel, backend=options.backend)
+
+
+def _bench(options: argparse.Namespace) -> int:
+    if options.mqvpn:
+        os.environ[BINARY_VARIABLE] = options.mqvpn
+    peer = _tunnels(options.peer)[0]
+    reports = bench.run(QTunnel, peer, runs=options.runs, seed=options.seed, backend=options.backend)
+    if options.json is not None:
+        runner.write_json(reports, options.json)
+        print(f"written: {options.json}")
+    return 0
 
 
 def _list(_: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ from netlab.path import Path
 from netlab.pings import ping
 from netlab.results import Sample, Value
 from netlab.shape import ETHERNET_HEADER, Shape
+from netlab.table import number
 from netlab.topology import TOPOLOGIES, Site, Topology
 from netlab.tunnels.base import Feature, Inner, NotApplicable, Options, Tunnel
 
@@ -117,7 +118,7 @@ class Trial:
     def metric(self, name: str, value: Value, unit: str = "") -> None:
         """Keep a figure (units belong in its name) and show it."""
         self.sample.metrics[name] = value
-        shown = f"{value:.4g}" if isinstance(value, float) else str(value)
+        shown = number(value) if isinstance(value, int | float) else str(value)
         self.say(f"{name} = {shown} {unit}".rstrip())
 
     def event(self, text: str) -> None:
@@ -180,17 +181,19 @@ class Trial:
         outer: int = 4,
         path_mtu: int | None = None,
         by_name: bool = False,
+        mixed: bool = False,
         ablation: Mapping[str, str] | None = None,
     ) -> Tunnel:
         """Return the tunnel under test, not started yet; NotApplicable if it lacks what is asked for."""
         switched_off = self._ablation | dict(ablation or {})
         if outer == 6:
             self.need(Feature.IPV6_OUTSIDE)
-        if by_name and outer == 4 and not self.has(Feature.NAMES):
+        if by_name:
             self.need(Feature.NAMES)
         if switched_off:
             self.need(Feature.ABLATIONS)
-        return self._tunnel(site, Options(outer=outer, path_mtu=path_mtu, by_name=by_name, ablation=switched_off))
+        options = Options(outer=outer, path_mtu=path_mtu, by_name=by_name, mixed=mixed, ablation=switched_off)
+        return self._tunnel(site, options)
 
     def has(self, feature: Feature) -> bool:
         """Tell whether the tunnel under test has a feature."""

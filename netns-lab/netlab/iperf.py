@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -63,16 +62,17 @@ def start(
     udp_length: int | None = None,
     amount: int | None = None,
     interval: float = 1.0,
-    options: Sequence[str] = (),
+    grace: float = 60.0,
 ) -> Test:
     """Begin a test from client to server (reverse: the other way), TCP unless there is a UDP rate (bits/s).
 
-    omit: seconds at the start that do not count. amount: bytes to send, instead of a time.
+    omit: seconds at the start that do not count. amount: bytes to send, instead of a time. grace: seconds after
+    the end of the time at which a test that hangs is ended.
     """
     port = str(next(_PORTS))
-    limit = int(seconds + omit) + 60
+    limit = seconds + omit + grace
     listener = server.start(
-        ["timeout", str(limit), "iperf3", "-s", "-1", "-p", port, "--forceflush"], name=f"iperf3-server-{port}"
+        ["timeout", f"{limit:g}", "iperf3", "-s", "-1", "-p", port, "--forceflush"], name=f"iperf3-server-{port}"
     )
     listener.wait_for("listening")
     arguments = ["-c", str(address), "-p", port, "-J", "--get-server-output", "-i", f"{interval:g}"]
@@ -86,7 +86,7 @@ def start(
         arguments += ["-u", "-b", f"{udp_rate:.0f}", "-w", "4M"]
         arguments += ["-l", str(udp_length)] if udp_length is not None else []
     runner = client.start(
-        ["timeout", str(limit), "iperf3", *arguments, "--connect-timeout", "5000", *options],
+        ["timeout", f"{limit:g}", "iperf3", *arguments, "--connect-timeout", "5000"],
         name=f"iperf3-{port}",
     )
     return Test(listener, runner, reverse, limit + 5.0)
@@ -110,10 +110,12 @@ def _parse(text: str, *, reverse: bool) -> Flow:
     own, other = end["cpu_utilization_percent"]["host_total"], end["cpu_utilization_percent"]["remote_total"]
     # The receiver's intervals: our own when it sends to us, else those it has reported.
     side = found if reverse else found.get("server_output_json", found)
+    # Times begin anew after the seconds that do not count, so they are added up here.
     intervals = [interval["sum"] for interval in side.get("intervals", [])]
+    ends = itertools.accumulate(entry["seconds"] for entry in intervals)
     return Flow(
         mbps=received["bits_per_second"] / 1e6,
-        series=[(entry["end"], entry["bits_per_second"] / 1e6) for entry in intervals],
+        series=[(end, entry["bits_per_second"] / 1e6) for end, entry in zip(ends, intervals, strict=True)],
         retransmits=end.get("sum_sent", {}).get("retransmits"),
         lost=end.get("sum", {}).get("lost_packets"),
         packets=end.get("sum", {}).get("packets"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from netlab.machine import NOISY_STEAL
 from netlab.results import Criterion, Outcome, Verdict
+from netlab.table import number
 
 
 @dataclass(slots=True)
@@ -31,13 +32,17 @@ class Judge:
         """Demand that no run has more of a metric."""
         values = self.outcome.values(metric)
         if values:
-            self.fact(what, f"{max(values):g} {unit}".rstrip(), f"at most {bound:g}", max(values) <= bound)
+            self.fact(
+                what, f"{number(max(values))} {unit}".rstrip(), f"at most {number(bound)}", max(values) <= bound
+            )
 
     def at_least(self, what: str, metric: str, bound: float, unit: str = "") -> None:
         """Demand that no run has less of a metric."""
         values = self.outcome.values(metric)
         if values:
-            self.fact(what, f"{min(values):g} {unit}".rstrip(), f"at least {bound:g}", min(values) >= bound)
+            self.fact(
+                what, f"{number(min(values))} {unit}".rstrip(), f"at least {number(bound)}", min(values) >= bound
+            )
 
     def throughput(self, what: str, metric: str, *, ceiling: str, share: float) -> None:
         """Demand that the median of a metric (Mbit/s) is at least a share of the median of another, the ceiling.
@@ -84,7 +89,7 @@ class Judge:
         """Add a figure that has no bound."""
         found = self.outcome.median(metric)
         if found is not None:
-            self._add(what, f"{found:.4g} {unit} {self._spread(metric)}".strip(), "-", Verdict.HOLDS, "")
+            self._add(what, f"{number(found)} {unit} {self._spread(metric)}".strip(), "-", Verdict.HOLDS, "")
 
     def _control_reaches(self, metric: str, ceiling: str, share: float) -> bool:
         if self.control is None:
@@ -94,7 +99,7 @@ class Judge:
 
     def _spread(self, metric: str) -> str:
         values = self.outcome.values(metric)
-        return f"[{min(values):.4g} to {max(values):.4g}]" if len(values) > 1 else ""
+        return f"[{number(min(values))} to {number(max(values))}]" if len(values) > 1 else ""
 
     def _add(self, what: str, value: str, bound: str, verdict: Verdict, note: str) -> None:
         self.outcome.criteria.append(Criterion(name=what, value=value, bound=bound, verdict=verdict, note=note))

@@ -1,10 +1,11 @@
-"""Pictures: each series of each experiment over time, one tunnel a colour, events as lines. (matplotlib)."""
+"""Pictures: each series of each experiment over time, one tunnel a colour, events as lines, by matplotlib."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import matplotlib
 
@@ -14,6 +15,11 @@ import matplotlib.pyplot as pyplot
 
 from netlab.results import Outcome
 from netlab.runner import Report
+
+MANY_POINTS: Final = 300
+MOST_TEXT: Final = 60
+GAP: Final = 1.6
+"""Pause, in usual steps of a series, after which a new line begins."""
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,20 +60,34 @@ def _draw_panel(axes: Axes, report: Report, name: str) -> None:
 def _draw_outcome(axes: Axes, outcome: Outcome, name: str, colour: str) -> None:
     for sample in outcome.samples:
         points = sample.series.get(name, [])
-        label = outcome.tunnel if sample is outcome.samples[0] else None
         # Thousands of points (round trips) are dots, a handful (throughput by the second) a line.
-        style = "." if len(points) > 300 else ".-"
-        axes.plot(
-            [at for at, _ in points], [value for _, value in points], style, color=colour, ms=3, lw=1, label=label
-        )
-    for at, what in outcome.samples[0].events if outcome.samples else ():
+        style = "." if len(points) > MANY_POINTS else ".-"
+        label: str | None = outcome.tunnel if sample is outcome.samples[0] else None
+        for run in _without_gaps(points):
+            times, values = zip(*run, strict=True)
+            axes.plot(times, values, style, color=colour, ms=3, lw=1, label=label)
+            label = None
+    for number, (at, what) in enumerate(outcome.samples[0].events if outcome.samples else ()):
         axes.axvline(at, color=colour, alpha=0.4, lw=0.8, ls="--")
+        place = (at, 0.97 - 0.5 * (number % 2))  # neighbours would cover one another
         axes.annotate(
-            what[:40],
-            (at, 0.97),
+            what[:MOST_TEXT],
+            place,
             xycoords=("data", "axes fraction"),
             rotation=90,
             fontsize=6,
             va="top",
             ha="right",
         )
+
+
+def _without_gaps(points: list[tuple[float, float]]) -> list[list[tuple[float, float]]]:
+    """Cut a series where it pauses, so that no line is drawn from one transfer to the next."""
+    runs: list[list[tuple[float, float]]] = []
+    steps = sorted(b[0] - a[0] for a, b in itertools.pairwise(points))
+    usual = steps[len(steps) // 2] if steps else 0.0
+    for point in points:
+        if not runs or point[0] - runs[-1][-1][0] > GAP * usual:
+            runs.append([])
+        runs[-1].append(point)
+    return runs

@@ -171,19 +171,27 @@ def _sample(
 
 
 def _print_outcomes(report: Report) -> None:
-    rows = []
-    for outcome in report.outcomes:
-        if outcome.not_applicable or outcome.error:
-            rows.append(
-                (outcome.tunnel, (outcome.not_applicable or outcome.error).splitlines()[0], "", "", _word(outcome))
-            )
-        for criterion in outcome.criteria:
-            word = "-" if criterion.bound == "-" else _WORDS[criterion.verdict]
-            note = f" ({criterion.note})" if criterion.note else ""
-            rows.append((outcome.tunnel, criterion.name, criterion.value, criterion.bound, word + note))
+    """Print one row a criterion, the tunnels side by side."""
+    outcomes = report.outcomes
+    bounds = {c.name: c.bound for outcome in outcomes for c in outcome.criteria}
+    rows = [(name, bound, *(_cell(outcome, name) for outcome in outcomes)) for name, bound in bounds.items()]
+    header = ("criterion", "bound", *(outcome.tunnel for outcome in outcomes))
     if report.backend:
         print(f"    links by: {report.backend}", flush=True)
-    print("\n" + table.render(("tunnel", "criterion", "value", "bound", "ok"), rows), flush=True)
+    if rows:
+        print("\n" + table.render(header, rows), flush=True)
+    for outcome in outcomes:
+        if reason := outcome.not_applicable or outcome.error:
+            print(f"\n{outcome.tunnel}: {_word(outcome)}: {reason.splitlines()[0]}", flush=True)
+
+
+def _cell(outcome: Outcome, name: str) -> str:
+    """Return what a tunnel's column says about a criterion."""
+    for criterion in outcome.criteria:
+        if criterion.name == name:
+            word = "" if criterion.bound == "-" else f"  {_WORDS[criterion.verdict]}"
+            return criterion.value + word + (f" ({criterion.note})" if criterion.note else "")
+    return "-"
 
 
 _WORDS = {Verdict.HOLDS: "ok", Verdict.FAILS: "FAILS", Verdict.INCONCLUSIVE: "inconclusive"}

@@ -13,3 +13,10 @@ def render(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
     return "\n".join([line(header), "  ".join("-" * width for width in widths), *map(line, rows)])
+
+
+def number(value: float) -> str:
+    """Return a figure with as many digits as it deserves: four, and no exponent."""
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"

@@ -40,7 +40,7 @@ class ManyClients(Experiment):
         topology = Topology(name="hub", about="", paths=(("a", "r"),), behind=tuple(names))
         shape = trial.shape(trial.parameters["rate_mbps"] * 1e6, trial.parameters["rtt_ms"] / 1e3)
         with trial.network(topology, shape=shape) as site:
-            tunnel = trial.tunnel_on(site, by_name=True)
+            tunnel = trial.tunnel_on(site, mixed=True)
             tunnel.start_server()
             assert tunnel.server is not None
             empty = tunnel.server.memory_bytes()

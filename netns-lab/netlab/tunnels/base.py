@@ -61,12 +61,13 @@ class Options:
     """How a tunnel is to be run. outer: IP version outside. ablation: cures to switch off, such as rcvbuf=default.
 
     path_mtu: what the user states about the link; None leaves it to the tunnel. by_name: clients know the server
-    by a host name, which each client's host resolves, as start_client says, to both families or one.
+    by a host name of both families. mixed: some clients will come over the other IP version.
     """
 
     outer: int = 4
     path_mtu: int | None = None
     by_name: bool = False
+    mixed: bool = False
     ablation: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -54,7 +54,7 @@ class Mqvpn(Tunnel):
             ]
         )
         self._key = run([_binary(), "--genkey"], check=False).stdout.strip() or "lab-key"
-        listen = f"[::]:{PORT}" if self.options.outer == 6 or self.options.by_name else f"0.0.0.0:{PORT}"
+        listen = f"[::]:{PORT}" if self.options.outer == 6 or self.options.mixed else f"0.0.0.0:{PORT}"
         self.server = self.site.server.start(
             [
                 *(_binary(), "--mode", "server", "--listen", listen, "--subnet", str(POOL4.network)),

@@ -55,7 +55,7 @@ class OpenVpn(Tunnel):
                 ),
                 *(
                     "--proto",
-                    "udp6" if self.options.by_name else f"udp{self.options.outer}",
+                    "udp6" if self.options.mixed else f"udp{self.options.outer}",
                     "--port",
                     str(PORT),
                     "--dh",
