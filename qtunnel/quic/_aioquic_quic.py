@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -197,7 +198,9 @@ class QuicCore(QuicConnection):
 
     def is_reset_token(self, token: bytes) -> bool:
         """Return whether the peer gave us this stateless reset token for a connection id we may use."""
-        return any(entry.stateless_reset_token == token for entry in (self._peer_cid, *self._peer_cid_available))
+        entries = (self._peer_cid, *self._peer_cid_available)
+        matches = [hmac.compare_digest(entry.stateless_reset_token, token) for entry in entries]
+        return True in matches  # all are compared, each in constant time (RFC 9000 §10.3.1)
 
     def stream_is_discarded(self, stream_id: int) -> bool:
         """Return whether the stream existed and is finished in both directions, with all acknowledged."""

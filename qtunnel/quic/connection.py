@@ -38,11 +38,12 @@ from qtunnel.quic.stateless_reset import MIN_RESET_SIZE, TOKEN_SIZE
 from qtunnel.quic.stats import ConnectionStats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from aioquic.quic.packet import QuicTransportParameters
 
     from qtunnel.burst import Address
+    from qtunnel.drops import DropCounts
 
 __all__ = ["CID_SIZE", "Connection", "client_configuration", "error_name", "server_configuration"]
 
@@ -170,6 +171,7 @@ class Connection(QuicCore):
         self._keep_alive_at: float | None = None
         self._is_settling = True
         self._streams_first = True
+        self._largest_accepted = 0
         self._bytes_sent = 0
         self._bytes_received = 0
         self._datagrams_sent = 0
@@ -244,6 +246,8 @@ class Connection(QuicCore):
         self.challenge_written = False
         queue = self.queue
         queue.drop_old(now)
+        if queue.frames:
+            self._drop_what_no_longer_fits()
         if self.only_acks_are_unacknowledged(MAX_UNACKNOWLEDGED_ACKS):
             self.send_ping(0)
         try:
@@ -263,6 +267,18 @@ class Connection(QuicCore):
             self._bytes_sent += len(data)
         self._datagrams_sent += len(sent)
         return sent
+
+    def queue_packets(self, prefix: bytes, packets: Sequence[bytes], now: float) -> DropCounts:
+        """Queue a burst of DATAGRAM frames, each prefix + packet; return what was dropped of it at once."""
+        self._drop_what_no_longer_fits()
+        return self.queue.push(prefix, packets, max_payload=self._largest_accepted, now=now)
+
+    def _drop_what_no_longer_fits(self) -> None:
+        """Drop packets accepted when more fitted: the path shrank, or the peer's connection id grew."""
+        largest = self.max_datagram_payload
+        if largest < self._largest_accepted:
+            self.queue.drop_larger_than(largest)
+        self._largest_accepted = largest
 
     def _send_without_queue(self, now: float) -> list[tuple[bytes, Any]]:
         held = self.queue.frames
@@ -287,7 +303,7 @@ class Connection(QuicCore):
         self._told_udp_payload = max(MIN_UDP_PAYLOAD, size)
         if self.handshake_confirmed:
             self.datagram_size = self._allowed_udp_payload()
-            self.queue.drop_larger_than(self.max_datagram_payload)
+            self._drop_what_no_longer_fits()
 
     def _allowed_udp_payload(self) -> int:
         return min(self._told_udp_payload, self._peer_udp_payload)

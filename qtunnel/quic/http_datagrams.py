@@ -97,8 +97,7 @@ class HttpDatagrams:
             return self._drop(DropReason.STREAM_CLOSED, len(packets))
         if request.prefix is None or not self._streams.datagrams_agreed:
             return self._drop(DropReason.NO_SESSION, len(packets))
-        largest = self._quic.max_datagram_payload
-        return self._quic.queue.push(request.prefix, packets, max_payload=largest, now=now)
+        return self._quic.queue_packets(request.prefix, packets, now)
 
     def max_packet_size(self, stream_id: int) -> int:
         """Return the bytes of the largest inner packet one DATAGRAM carries now; 0 before that is negotiated."""

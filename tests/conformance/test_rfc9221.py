@@ -7,6 +7,7 @@ from aioquic import tls
 from aioquic.buffer import Buffer
 from aioquic.quic.packet import QuicPacketType
 
+from qtunnel.burst import Received
 from qtunnel.drops import DropReason
 from qtunnel.quic.h3 import HttpConnection
 from tests.sim.quic_pair import (
@@ -190,6 +191,21 @@ def test_qdg_10_a_packet_that_no_longer_fits_does_not_hold_up_the_others() -> No
     pair.run(0.2)
     assert pair.packets(pair.server_events) == [b"small"]
     assert pair.client.drops == {DropReason.DATAGRAM_TOO_LARGE: 2}
+
+
+def test_qdg_10_a_longer_connection_id_of_the_peer_leaves_less_room() -> None:
+    peer = RawServer()
+    stream_id = tunnel_to(peer)
+    size = peer.subject.max_packet_size(stream_id)
+    peer.quic.raw_frames.append(b"\x18" + varint(20) + varint(20) + b"\x14" + b"c" * 20 + bytes(16))
+    sent = [data for data, _ in peer.quic.datagrams_to_send(peer.now)]
+    peer.subject.send_packets(stream_id, [bytes(size), b"small"], peer.now)
+    peer.subject.receive_from_udp([Received(sent, SERVER_ADDRESS)], peer.now)
+    assert peer.subject.max_packet_size(stream_id) == size - 12
+    peer.quic._host_cids[0].cid = b"c" * 20
+    peer.subject.datagrams_to_send(peer.now)
+    assert peer.subject.drops == {DropReason.DATAGRAM_TOO_LARGE: 1}
+    assert peer.subject.stats().queued == 0
 
 
 def test_qdg_11_datagrams_are_ack_eliciting_and_not_sent_again() -> None:
