@@ -216,8 +216,12 @@ class ClientTunnel:
         session = self.session
         if session is None or self.state is ClientState.CLOSED:
             return
-        if self.state is ClientState.OPENING and session.is_settled(now):
-            self._come_up(session, now)
+        if self.state is ClientState.OPENING:
+            if session.is_settled(now):
+                self._come_up(session, now)
+            elif session.refusal is not None:
+                self._fail(CloseReason.NO_ADDRESS, f"Nothing can be carried: {session.refusal}", now)
+                return
         session.advance(now)
         self._events += session.events
         session.events.clear()

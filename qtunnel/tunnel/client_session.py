@@ -106,13 +106,19 @@ class ClientSession:
         """Say whether the tunnel can come up: an address of each family we want, or of one after a while."""
         if not self.addresses or not self._connection.handshake_confirmed:
             return False
-        wanted = {
-            version
-            for version, wish in ((4, self._config.want_ipv4), (6, self._config.want_ipv6))
-            if wish and version not in self._refused_families
-        }
-        missing = wanted - {address.version for address in self.addresses}
+        missing = self._wanted() - self._refused_families - {address.version for address in self.addresses}
         return not missing or (self._settle_at is not None and now >= self._settle_at)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the tunnel cannot come up, as the server refuses every family we want; None while it may."""
+        confirmed = self._connection.handshake_confirmed  # sizes are known from here on
+        if self.addresses or not confirmed or not self._wanted() <= self._refused_families:
+            return None
+        mtu = self._connection.max_packet_size(self.stream.stream_id)
+        if mtu < MIN_IPV6_MTU and self._wanted() == {6}:
+            return too_small_for_ipv6(mtu)
+        return "the server assigned no address"
 
     def come_up(self, now: float) -> None:
         """Begin to carry packets. No address left after this: ipv6_refusal says why."""
@@ -134,7 +140,10 @@ class ClientSession:
 
     def get_timer(self) -> float | None:
         """Return when advance, or before the tunnel is up is_settled, is due."""
-        return self.stream.get_timer() if self.is_up else self._settle_at
+        if self.is_up:
+            return self.stream.get_timer()
+        # Nothing but a datagram from the server can change the other two conditions of is_settled.
+        return self._settle_at if self.addresses and self._connection.handshake_confirmed else None
 
     def set_own_addresses(self, addresses: Collection[IPAddress]) -> None:
         """Take over this host's present addresses."""
@@ -142,6 +151,9 @@ class ClientSession:
         self._update_policies()
 
     # what the server says
+
+    def _wanted(self) -> set[int]:
+        return {version for version, wish in ((4, self._config.want_ipv4), (6, self._config.want_ipv6)) if wish}
 
     def _ask(self) -> None:
         """Ask for addresses, as an end that needs some must (RFC 9484 §4.7.1), and offer the networks we carry."""
@@ -157,14 +169,14 @@ class ClientSession:
 
     def _addresses_assigned(self, event: AddressesAssigned, now: float) -> None:
         addresses: list[IPInterface] = []
-        for version in (4, 6):
+        for version in sorted(self._wanted()):  # a server may assign what nobody asked for
             # The first of each family is for the TUN; a prefix holds more, which RFC 9484 §4.7.1 allows.
             addresses += [address for address in event.addresses if address.version == version][:1]
         self._refused_families = {4, 6} - {address.version for address in addresses} if event.refused else set()
         if self.ipv6_refusal is not None:
             addresses = [address for address in addresses if address.version == 4]
         self._set_addresses(tuple(addresses), now)
-        if not self.is_up and self._settle_at is None:
+        if not self.is_up and self.addresses and self._settle_at is None:
             self._settle_at = now + SETTLE_TIME
         self._start_ipv6_check(now)
 
@@ -188,7 +200,8 @@ class ClientSession:
     # IPv6
 
     def _refuse_ipv6_if_too_small(self, now: float) -> None:
-        if self.stream.mtu < MIN_IPV6_MTU and self._address6() is not None:
+        # Also without an address: the server, which knows as much, may have been first to withdraw it.
+        if self.stream.mtu < MIN_IPV6_MTU and (self._config.want_ipv6 or self._address6() is not None):
             self._refuse_ipv6(too_small_for_ipv6(self.stream.mtu), now)
 
     def _start_ipv6_check(self, now: float) -> None:

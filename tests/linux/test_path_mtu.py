@@ -1,0 +1,126 @@
+"""A path has the size it is told to have (--path-mtu), or its link has; outer and inner packets keep to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from qtunnel.cli.exit_codes import ExitCode
+from tests.linux.forged import tun_of
+from tests.linux.pings import assert_reaches, ping
+from tests.linux.site import HOST4, HOST6, INNER4, PORT, Client, Site
+from tests.linux.sniffer import UDP, Seen, Sniffer
+
+pytestmark = pytest.mark.root
+
+OVERHEAD = 28
+"""From UDP payload to inner packet."""
+HEADERS4 = 28
+NO_IPV6 = "the path carries packets of {} bytes inside and IPv6 needs 1280"
+
+
+@dataclass
+class Told:
+    """A tunnel, the size of its path, and every packet of it that crossed the router, from its first."""
+
+    site: Site
+    size: int
+    wire: Sniffer
+    seen: list[Seen] = field(default_factory=list)
+
+    @property
+    def client(self) -> Client:
+        return self.site.client()
+
+    @property
+    def inner_mtu(self) -> int:
+        return self.size - HEADERS4 - OVERHEAD
+
+    @property
+    def carries_ipv6(self) -> bool:
+        return self.inner_mtu >= 1280
+
+    def outer(self) -> list[Seen]:
+        """Return the tunnel's packets, on the link between client and router."""
+        self.seen += self.wire.packets()
+        return [each for each in self.seen if each.protocol == UDP and PORT in each.ports]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(1500, 1300), (1280, None), (1500, None)],
+    ids=["--path-mtu 1300", "links of 1280", "links of 1500"],
+)
+def told(request: pytest.FixtureRequest) -> Iterator[Told]:
+    link, path_mtu = request.param
+    options = () if path_mtu is None else ("--path-mtu", str(path_mtu))
+    with Site.open(mtu=link) as site, Sniffer(site.r, "to-c1") as wire:
+        for host in (site.s, site.client().host):
+            host.run("ethtool -K eth0 tx-udp-segmentation off")
+        site.start_server(*options)
+        site.client().up(*options)
+        yield Told(site, path_mtu or link, wire)
+
+
+def test_first_flights_have_at_most_1200_bytes_of_udp_payload(told: Told) -> None:
+    handshake = [each.payload[8:] for each in told.outer() if each.payload[8] & 0x80]
+    assert len(handshake) >= 3
+    assert {len(payload) for payload in handshake if payload[0] & 0x30 == 0x00} == {1200}  # Initials are padded
+    assert max(map(len, handshake)) <= 1200
+
+
+def test_the_inner_mtu_follows_and_is_exact_both_ways(told: Told) -> None:
+    client, largest = told.client, told.inner_mtu - 28
+    assert client.status()["inner_mtu"] == told.inner_mtu
+    assert told.site.server_status()["sessions"][0]["inner_mtu"] == told.inner_mtu
+    assert f"mtu {told.inner_mtu} " in client.host.run(f"ip link show {tun_of(client.host)}")
+    assert ping(client.host, HOST4, f"-M do -s {largest}", count=2) == 2
+    assert ping(told.site.h, client.address(4), f"-M do -s {largest}", count=2) == 2
+    assert ping(client.host, HOST4, f"-M do -s {largest + 1}", count=1, patience=1) == 0
+    shown = told.site.h.run(f"ping -n -c 1 -W 2 -M do -s {largest + 1} {client.address(4)}", check=False)
+    assert f"mtu = {told.inner_mtu}" in shown
+    # Without DF more passes, in fragments inside.
+    assert ping(client.host, HOST4, "-M dont -s 3000", count=2) == 2
+    assert ping(told.site.h, client.address(4), "-M dont -s 3000", count=2) == 2
+
+
+def test_ipv6_is_there_or_refused_for_a_reason_that_both_ends_say(told: Told) -> None:
+    client, site = told.client, told.site
+    (session,) = site.server_status()["sessions"]
+    if told.carries_ipv6:
+        assert (client.status()["ipv6"], session["ipv6"]) == ("ok", "ok")
+        assert_reaches(client.host, HOST6)
+        return
+    why = NO_IPV6.format(told.inner_mtu)
+    assert f"no IPv6 inside: {why}" in client.daemon.text()
+    assert f"user c1: no IPv6 inside: {why}" in site.server.text()
+    assert client.status()["ipv6"].startswith(why)
+    assert session["ipv6"].startswith(why)
+    assert client.status()["addresses"] == [f"{client.address(4)}/32"]
+    assert not client.has_address(6)
+    assert "IPv6" in site.qtunnel(client.host, ["status"], owner="c1").stdout
+    assert_reaches(client.host, HOST4, INNER4)
+
+
+def test_a_tunnel_for_ipv6_alone_comes_up_or_says_why_not(told: Told) -> None:
+    client = told.client
+    client.daemon.stop()
+    options = ("--path-mtu", str(told.size), "--no-ipv4", "--once")
+    if told.carries_ipv6:
+        with client.running(*options):
+            assert not client.has_address(4)
+            assert_reaches(client.host, HOST6)
+        return
+    daemon = client.start(*options)
+    assert daemon.wait() == ExitCode.UNREACHABLE
+    assert f"Nothing can be carried: {NO_IPV6.format(told.inner_mtu)}" in daemon.text()
+
+
+def test_outer_packets_never_exceed_the_size_and_are_never_fragments(told: Told) -> None:
+    outer = told.outer()
+    assert max(each.size for each in outer) == told.size
+    for direction in (True, False):
+        assert max(each.size for each in outer if each.is_outgoing is direction) == told.size
+    assert all(each.dont_fragment and not each.is_fragment for each in outer)
