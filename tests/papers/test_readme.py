@@ -8,9 +8,11 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import tomllib
 from asyncio import create_subprocess_exec
 from collections.abc import Iterator
 from ipaddress import IPv4Interface, IPv6Interface
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -94,6 +96,22 @@ def test_links_between_papers_lead_somewhere(paper: Path) -> None:
         if anchor:
             headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
             assert anchor in {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
+
+
+def test_every_dependency_is_explained_with_its_pin() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "design" / "0002-dependencies.md").read_text(encoding="utf-8")
+    every = [*project["project"]["dependencies"], *chain(*project["dependency-groups"].values())]
+    pins = [re.fullmatch(r"([a-z0-9-]+)(.*)", each) for each in every if isinstance(each, str)]
+    names = [(pin[1], pin[2]) for pin in pins if pin is not None]
+    assert len(names) == len(every)
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    missing = [
+        name + pin
+        for name, pin in names
+        if not any(name in row.split("|")[1] and f"`{pin}`" in row for row in rows)
+    ]
+    assert missing == []
 
 
 def test_every_module_named_in_the_papers_exists() -> None:
