@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -101,12 +101,8 @@ class Daemon:
         return self._process.returncode
 
     def cpu_seconds(self) -> float:
-        """CPU time it has used, all threads, user and system."""
-        try:
-            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return 0.0
-        return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
+        """CPU time it and its children have used, all threads, user and system."""
+        return sum(_cpu_ticks(pid) for pid in _family(self.pid)) / CLOCK_TICKS
 
     def memory_bytes(self) -> int:
         """Memory it has in RAM (RSS)."""
@@ -119,6 +115,26 @@ class Daemon:
     def last_lines(self) -> str:
         """Return the last dozen lines of its log, for a message."""
         return "\n".join(self.text().splitlines()[-12:])
+
+
+def _family(pid: int) -> Iterator[int]:
+    """Yield a process and all that descend from it and still run."""
+    yield pid
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = task.read_text().split()
+        except OSError:  # ended meanwhile
+            continue
+        for child in children:
+            yield from _family(int(child))
+
+
+def _cpu_ticks(pid: int) -> int:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12])
 
 
 def wait_until(condition: Callable[[], bool], what: str, *, daemon: Daemon, timeout: float) -> None:

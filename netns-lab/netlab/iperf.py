@@ -45,7 +45,7 @@ class Test:
         finally:
             self.client.stop()
             self.server.stop()
-        return _parse(self.client.text(), reverse=self.reverse)
+        return parse(self.client.text(), reverse=self.reverse)
 
 
 def start(
@@ -97,7 +97,8 @@ def run(client: Host, server: Host, address: IPAddress, **settings: Any) -> Flow
     return start(client, server, address, **settings).result()
 
 
-def _parse(text: str, *, reverse: bool) -> Flow:
+def parse(text: str, *, reverse: bool) -> Flow:
+    """Return what a report says; CommandError if there is none or it names an error."""
     try:
         # Warnings (of UDP packets larger than the path MTU) stand before it.
         found: dict[str, Any] = json.loads(text[text.index("{\n") :])

@@ -15,6 +15,8 @@ from netlab.shape import ETHERNET_HEADER
 WIDE_MTU: Final = 9000
 NARROW_MTU: Final = 1500
 MOST_OVERHEAD: Final = 74
+LAST: Final = 3.0
+"""Seconds at the end of a transfer that count."""
 
 
 class OwnTraffic(Experiment):
@@ -56,6 +58,11 @@ class OwnTraffic(Experiment):
         threading.Event().wait(before)
         trial.event(f"{way}, IPv{version} inside: the path narrows to {NARROW_MTU}")
         up.path.set_mtu(NARROW_MTU)
+        threading.Event().wait(after - LAST)
+        sender = test.server if way == "down" else test.client
+        used = sender.cpu_seconds()
+        threading.Event().wait(LAST - 0.5)
+        trial.metric(f"sender_cpu_{way}_v{version}", (sender.cpu_seconds() - used) / (LAST - 0.5), "cores")
         try:
             flow = test.result()
         except CommandError as error:  # it hangs for good: that is the fault this is about
@@ -64,10 +71,9 @@ class OwnTraffic(Experiment):
             return
         trial.points(f"{way} IPv{version}", flow.series, since=since)
         wide = [mbps for at, mbps in flow.series if at <= before]
-        narrow = [mbps for at, mbps in flow.series if at > before + after - 3]
+        narrow = [mbps for at, mbps in flow.series if at > before + after - LAST]
         trial.metric(f"before_{way}_v{version}", sum(wide) / max(1, len(wide)), "Mbit/s")
         trial.metric(f"after_{way}_v{version}", sum(narrow) / max(1, len(narrow)), "Mbit/s")
-        trial.metric(f"sender_cpu_{way}_v{version}", flow.sender_cpu, "cores")
 
     def judge(self, judge: Judge) -> None:
         """Demand that it goes on, and that the sender does not spin."""
