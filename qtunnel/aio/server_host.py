@@ -55,7 +55,9 @@ class ServerHost:
             if config.forward or config.masquerade or config.advertise:
                 await setup.enable_forwarding(ipv4=config.pool4 is not None, ipv6=config.pool6 is not None)
             if config.masquerade:
-                await setup.set_masquerade(Masquerade(pools=tuple(pool.network for pool in pools)))
+                # A pool of global addresses is routed here by a provider; hiding it would be a loss.
+                hidden = tuple(pool.network for pool in pools if not pool.network.is_global)
+                await setup.set_masquerade(Masquerade(pools=hidden))
             return cls(config, tun, setup, LinkFollower())
         except BaseException:
             if setup is not None:

@@ -46,8 +46,8 @@ LINGER: Final = 1.0
 class ServerTunnel:
     """The six verbs for a whole server.
 
-    settings.max_udp_payload is what the path carries over IPv4. users: who may connect. leases: host numbers from an earlier run (AddressPool). own_addresses: this host's
-    addresses, refused as a source of packets from clients.
+    settings.max_udp_payload is what the path carries over IPv4. users: who may connect. leases: host numbers from
+    an earlier run (AddressPool). own_addresses: this host's addresses, refused as a source of clients' packets.
     """
 
     def __init__(
