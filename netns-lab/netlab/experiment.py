@@ -149,6 +149,11 @@ class Trial:
                 path.set_shape(shape.but(seed=shape.seed + 10 * number))
                 self.backend_used = network.backend_name
             yield site
+            for path in site.paths.values() if network.backend_name else ():
+                missed = network.backend(path.router_host).unintended_drops(path.router_host)
+                if missed:
+                    self.metric(f"dropped_by_the_lab_{path.name}", missed, "packets")
+                    self.say("WARNING: the back end did not keep up; this run proves nothing")
 
     @contextmanager
     def bring_up(

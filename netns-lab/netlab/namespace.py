@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -81,6 +82,13 @@ def read_sysctls(name: str) -> dict[str, str]:
                     if "neigh" not in file.parts and file.is_file():
                         values[".".join(file.relative_to(SYSCTLS).parts)] = file.read_text().strip()
     return values
+
+
+def read_proc_net(name: str, file: str) -> str:
+    """Return a file below /proc/net as it is in a namespace."""
+    with entered(name):
+        # /proc/net itself is that of the process's main thread, which may not be the one that has moved.
+        return Path(f"/proc/self/task/{threading.get_native_id()}/net", file).read_text()
 
 
 def _setns(descriptor: int, name: str) -> None:

@@ -43,6 +43,8 @@ class Shape:
             raise ValueError("the queue must hold at least one full packet")
         if self.limit_bytes is not None and self.rate_bps is None:
             raise ValueError("limit_bytes: a queue in bytes needs a rate")
+        if self.reorder and not self.delay_s:
+            raise ValueError("reorder: without a delay there is nothing to overtake")
         for name, share in (("loss", self.loss), ("reorder", self.reorder)):
             if not 0 <= share <= 1:
                 raise ValueError(f"{name}: {share} is outside 0 to 1")

@@ -10,6 +10,7 @@ from typing import Final
 
 from netlab.errors import LabError
 from netlab.network import Network
+from netlab.path import Path
 from netlab.shape import Shape
 from netlab.topology import TOPOLOGIES, Site
 from netlab.tunnels.base import Options, Tunnel
@@ -23,6 +24,7 @@ HELP: Final = """
   carrier PATH up|down       of the client's link
   forget PATH                the NAT's mappings
   show                       hosts and addresses again
+  help
   quit                       (or Ctrl-D, Ctrl-C) take everything down"""
 
 
@@ -71,32 +73,46 @@ def _prompt(site: Site) -> None:
             return
         try:
             obey(site, words)
-        except (LabError, ValueError, KeyError, IndexError) as error:
-            print(f"{error}{HELP}")
+        except (LabError, ValueError) as error:
+            print(f"{error}; see help")
 
 
 def obey(site: Site, words: list[str]) -> None:
-    """Do one command; LabError, ValueError, KeyError or IndexError if it makes no sense."""
-    if not words:
-        return
-    if words[0] == "show":
-        _show(site)
-        return
-    path = site.paths[words[1]]
-    if words[0] == "shape":
-        path.set_shape(_shape(words[2:]))
-        return
+    """Do one command; LabError or ValueError if it makes no sense."""
+    match words:
+        case []:
+            pass
+        case ["help"]:
+            print(HELP)
+        case ["show"]:
+            _show(site)
+        case ["shape", name, *settings]:
+            _path(site, name).set_shape(_shape(settings))
+        case ["forget", name]:
+            _path(site, name).router.forget_nat()
+        case [switch, name, value]:
+            _switch(_path(site, name), switch, value)
+        case _:
+            raise LabError(f"{' '.join(words)}: no such command, or a word is missing")
+
+
+def _path(site: Site, name: str) -> Path:
+    if name not in site.paths:
+        raise LabError(f"no path {name}; there are: {', '.join(site.paths)}")
+    return site.paths[name]
+
+
+def _switch(path: Path, switch: str, value: str) -> None:
     actions: dict[str, Callable[[], None]] = {
-        "mtu": lambda: path.set_mtu(int(words[2])),
-        "silent": lambda: path.router.set_silent(_is("on", "off", words[2])),
-        "fragments": lambda: path.router.set_drops_fragments(_is("drop", "pass", words[2])),
-        "dead": lambda: path.router.set_dead(_is("on", "off", words[2])),
-        "carrier": lambda: path.set_carrier(_is("up", "down", words[2])),
-        "forget": path.router.forget_nat,
+        "mtu": lambda: path.set_mtu(int(value)),
+        "silent": lambda: path.router.set_silent(_is("on", "off", value)),
+        "fragments": lambda: path.router.set_drops_fragments(_is("drop", "pass", value)),
+        "dead": lambda: path.router.set_dead(_is("on", "off", value)),
+        "carrier": lambda: path.set_carrier(_is("up", "down", value)),
     }
-    if words[0] not in actions:
-        raise LabError(f"no command {words[0]}")
-    actions[words[0]]()
+    if switch not in actions:
+        raise LabError(f"no command {switch}")
+    actions[switch]()
 
 
 def _shape(words: list[str]) -> Shape:

@@ -52,6 +52,10 @@ class Backend(ABC):
         """Return what has happened on a device."""
 
     @abstractmethod
+    def unintended_drops(self, host: Host) -> int:
+        """Return how many packets were lost at a host because the back end did not keep up; 0 if all is well."""
+
+    @abstractmethod
     def cpu_seconds(self) -> float | None:
         """Return the CPU time the back end's process has used; None if it is the kernel."""
 

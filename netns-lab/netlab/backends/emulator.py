@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from netlab import namespace
 from netlab.backends.base import Backend, Counters
 from netlab.daemon import Daemon
 from netlab.errors import LabError
@@ -70,6 +71,11 @@ class EmulatorBackend(Backend):
             overflowed=found["overflowed"],
             latest_s=found["latest_s"],
         )
+
+    def unintended_drops(self, host: Host) -> int:
+        """Return what the kernel could not queue for us, or not hand over."""
+        lines = namespace.read_proc_net(host.namespace, "netfilter/nfnetlink_queue").splitlines()
+        return sum(int(dropped) for line in lines for dropped in line.split()[5:7])
 
     def cpu_seconds(self) -> float | None:
         """Return the process's CPU time."""

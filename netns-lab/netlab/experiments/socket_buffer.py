@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import ClassVar
 
 from netlab import iperf, namespace
@@ -86,14 +85,10 @@ class _Stalls:
 
 def _receive_buffer_errors(host: Host) -> int:
     """Return the kernel's count of UDP datagrams dropped for want of buffer in a namespace, both families."""
-    with namespace.entered(host.namespace):
-        # /proc/net is a link to self/net, which is the process's main thread's.
-        here = Path(f"/proc/self/task/{threading.get_native_id()}/net")
-        names, values = [
-            line.split() for line in (here / "snmp").read_text().splitlines() if line.startswith("Udp:")
-        ]
-        total = int(values[names.index("RcvbufErrors")])
-        for line in (here / "snmp6").read_text().splitlines():
-            if line.startswith("Udp6RcvbufErrors"):
-                total += int(line.split()[1])
+    snmp = namespace.read_proc_net(host.namespace, "snmp")
+    names, values = [line.split() for line in snmp.splitlines() if line.startswith("Udp:")]
+    total = int(values[names.index("RcvbufErrors")])
+    for line in namespace.read_proc_net(host.namespace, "snmp6").splitlines():
+        if line.startswith("Udp6RcvbufErrors"):
+            total += int(line.split()[1])
     return total
