@@ -82,3 +82,10 @@ def test_what_is_no_protocol_is_refused(ipproto: str) -> None:
 @pytest.mark.parametrize(("ipproto", "protocol"), [("1", 1), ("006", 6), ("17", 17), ("51", 51), ("255", 255)])
 def test_a_protocol_is_its_number(ipproto: str, protocol: int) -> None:
     assert parse_scope("*", ipproto) == Scope(protocol=protocol)
+
+
+def test_the_longest_name_has_253_characters() -> None:
+    name = ".".join(["a" * 63] * 3 + ["a" * 61])
+    assert parse_scope(name, "*") == Scope(name=name)
+    with pytest.raises(InvalidScopeError):
+        parse_scope(name + "a", "*")

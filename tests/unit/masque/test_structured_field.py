@@ -57,3 +57,8 @@ def test_no_line_and_two_lines_are_absent() -> None:
 
 def test_a_string_is_quoted_and_kept_to_printable_ascii() -> None:
     assert serialize_string('a "b" \\ é\n') == b'"a \\"b\\" \\\\ ??"'
+
+
+def test_a_field_is_looked_at_up_to_1024_bytes() -> None:
+    assert parse_boolean_item([b"?1;" + b"a" * 1021]) is True
+    assert parse_boolean_item([b"?1;" + b"a" * 1022]) is None

@@ -71,7 +71,7 @@ def test_what_is_no_host_and_port_is_refused(authority: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "authority", ["proxy.example", "proxy.example:65535", "192.0.2.1:1", "[2001:db8::1]:4433"]
+    "authority", ["proxy.example", "proxy.example:65535", "192.0.2.1:1", "[2001:db8::1]:4433", "[::1]", "[1::]"]
 )
 def test_hosts_and_ports_are_taken_as_they_are(authority: str) -> None:
     assert parse_template(f"HTTPS://{authority}/p").expand() == (authority, "/p")

@@ -1,7 +1,7 @@
 import pytest
 
 from qtunnel.errors import LocalProtocolError
-from qtunnel.masque.varint import MAX_VARINT, decode_varint, encode_varint
+from qtunnel.masque.varint import MAX_VARINT, MAX_VARINT_LENGTH, decode_varint, encode_varint
 
 
 # RFC 9000 appendix A.1
@@ -29,6 +29,11 @@ def test_an_encoding_longer_than_needed_is_read() -> None:
 )
 def test_the_shortest_encoding_is_written(value: int, length: int) -> None:
     assert len(encode_varint(value)) == length
+
+
+def test_the_largest_integer_fills_eight_bytes() -> None:
+    assert MAX_VARINT == 2**62 - 1
+    assert encode_varint(MAX_VARINT) == b"\xff" * MAX_VARINT_LENGTH
 
 
 @pytest.mark.parametrize("value", [-1, MAX_VARINT + 1])
