@@ -167,15 +167,13 @@ class LossRecovery:
             flight.delivery.on_restart(now)
             congestion.on_idle_restart(now)
         flight.add(first, count, size, now, flags, payload)
-        total = count * size
-        self.pacer.on_sent(total, now)
-        bytes_in_flight = flight.bytes_in_flight
-        congestion.on_packets_sent(
-            total, count, bytes_in_flight, now, is_app_limited=flight.delivery.is_app_limited
-        )
-        self._window_use.on_sent(
-            bytes_in_flight, congestion.congestion_window, congestion.ssthresh, self.max_datagram_size
-        )
+        self.pacer.on_sent(count * size, now)
+        in_flight_now, window = flight.bytes_in_flight, congestion.congestion_window
+        # In slow start the window may run ahead of what is in flight by as much as it grows in a round trip.
+        if in_flight_now + self.max_datagram_size > window or (
+            2 * in_flight_now > window and window < congestion.ssthresh
+        ):
+            self._window_use.is_full_in_round = True
 
     def can_send(self) -> int:
         """Return how many more bytes the congestion window lets into flight; it may be 0 or less."""
@@ -203,8 +201,10 @@ class LossRecovery:
         whose ECN was validated. The caller has checked that all numbers were sent (RFC 9000 §13.1).
         """
         result = AckResult()
-        fresh = self._fresh(ranges)
-        self._find_arrived(fresh, result, now)
+        fresh = ranges if len(ranges) == 1 else self._fresh(ranges)
+        # The newest range, mostly the only one to look at, begins after the newest hole.
+        if fresh and fresh[-1][0] <= self._lost.highest:
+            self._find_arrived(fresh, result, now)
         newly_acked = self._flight.take_acked(fresh, self._lost.period.end, result)
         largest = result.largest_newly_acked
         if newly_acked.newest is None or largest is None:
@@ -238,8 +238,6 @@ class LossRecovery:
         After losses an ACK repeats up to 64 ranges, and all but one or two hold nothing new: what is sent later
         has higher numbers.
         """
-        if len(ranges) == 1:
-            return ranges
         known = self._known_ranges
         self._known_ranges = frozenset(ranges)
         return [each for each in ranges if each not in known]
@@ -247,9 +245,7 @@ class LossRecovery:
     def _find_arrived(self, ranges: Sequence[tuple[int, int]], result: AckResult, now: float) -> None:
         """Find packets that had been declared lost (RFC 9002 §6.1), and take back what was done for them."""
         lost = self._lost
-        if not lost:
-            return
-        largest = max(self.largest_acked, ranges[0][1]) if ranges else self.largest_acked
+        largest = max(self.largest_acked, ranges[0][1])
         for first, last in ranges:
             for run, mask in lost.take_arrived(first, last):
                 if run.flags & MTU_PROBE:
@@ -308,7 +304,11 @@ class LossRecovery:
 
     def _detect_lost(self, result: LossResult, now: float) -> None:
         flight, stall = self._flight, self._stall
-        if stall.duration and (flight.sent.first_number() or 0) > stall.through:
+        oldest = flight.sent.first_number()
+        if oldest is None or oldest > self.largest_acked:
+            self._loss_time = None
+            return
+        if stall.duration and oldest > stall.through:
             self._stall = stall = Stall()
         lost, self._loss_time = detect_lost(
             flight.sent, self.largest_acked, self.packet_threshold, loss_delay(self.rtt), now, stall

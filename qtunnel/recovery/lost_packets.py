@@ -15,12 +15,13 @@ MAX_LOST_RUNS: Final = 256
 class LostPackets:
     """The newest lost runs, and the recovery period they belong to."""
 
-    __slots__ = ("_highest", "_runs", "period")
+    __slots__ = ("_runs", "highest", "period")
 
     def __init__(self) -> None:
         self.period = RecoveryPeriod()
         self._runs = SentPackets()
-        self._highest = -1
+        self.highest = -1
+        """The highest number ever lost; -1: none."""
 
     def __len__(self) -> int:
         """Return how many runs are remembered."""
@@ -33,13 +34,10 @@ class LostPackets:
         )
         lost.outstanding = mask
         self._runs.insert(lost)
-        self._highest = max(self._highest, run.first + mask.bit_length() - 1)
+        self.highest = max(self.highest, run.first + mask.bit_length() - 1)
         if len(self._runs) > MAX_LOST_RUNS:
             self.period.forget(self._runs.take_oldest().first)
 
     def take_arrived(self, first: int, last: int) -> list[tuple[SentRun, int]]:
         """Take out those among packets first to last, inclusive: they were not lost. Runs with bits, as taken."""
-        # An ACK's newest range, mostly the only one to look at, begins after the newest hole.
-        if first > self._highest:
-            return []
         return self._runs.take(first, last)

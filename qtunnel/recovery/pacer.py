@@ -45,7 +45,8 @@ class Pacer:
             self._credit = 0.0
             self._filled = now
             return
-        self._fill(rate, now)
+        if now != self._filled:
+            self._fill(rate, now)
         self._credit -= size
 
     def next_time(self, now: float) -> float | None:

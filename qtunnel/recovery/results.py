@@ -1,4 +1,7 @@
-"""What LossRecovery answers: what was acknowledged, lost, discarded."""
+"""What LossRecovery answers: what was acknowledged, lost, discarded.
+
+One is made for each ACK, so the constructors are written out: default factories cost twice as much.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass, field
 __all__ = ["AckResult", "DiscardResult", "LossResult", "TimeoutResult"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class LossResult:
     """Packets declared lost. Counts are of packets in flight that are no MTU probes; sizes in bytes.
 
@@ -15,14 +18,21 @@ class LossResult:
     MTU probes. lost_sizes: (size, how many), one entry or more for a size.
     """
 
-    lost_payloads: list[object] = field(default_factory=list)
-    lost: int = 0
-    lost_bytes: int = 0
-    lost_probes: list[int] = field(default_factory=list)
-    lost_sizes: list[tuple[int, int]] = field(default_factory=list)
+    lost_payloads: list[object]
+    lost: int
+    lost_bytes: int
+    lost_probes: list[int]
+    lost_sizes: list[tuple[int, int]]
+
+    def __init__(self) -> None:
+        self.lost_payloads = []
+        self.lost = 0
+        self.lost_bytes = 0
+        self.lost_probes = []
+        self.lost_sizes = []
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class AckResult(LossResult):
     """What an ACK brought.
 
@@ -31,17 +41,28 @@ class AckResult(LossResult):
     other count. largest_newly_acked: a packet number.
     """
 
-    acked_payloads: list[object] = field(default_factory=list)
-    newly_acked: int = 0
-    newly_acked_bytes: int = 0
-    largest_newly_acked: int | None = None
-    rtt_updated: bool = False
-    spurious: int = 0
-    acked_probes: list[int] = field(default_factory=list)
-    acked_sizes: list[tuple[int, int]] = field(default_factory=list)
+    acked_payloads: list[object]
+    newly_acked: int
+    newly_acked_bytes: int
+    largest_newly_acked: int | None
+    rtt_updated: bool
+    spurious: int
+    acked_probes: list[int]
+    acked_sizes: list[tuple[int, int]]
+
+    def __init__(self) -> None:
+        LossResult.__init__(self)
+        self.acked_payloads = []
+        self.newly_acked = 0
+        self.newly_acked_bytes = 0
+        self.largest_newly_acked = None
+        self.rtt_updated = False
+        self.spurious = 0
+        self.acked_probes = []
+        self.acked_sizes = []
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class TimeoutResult(LossResult):
     """What the timer brought: losses, or a probe timeout.
 
@@ -49,8 +70,13 @@ class TimeoutResult(LossResult):
     (RFC 9002 §6.2.4). probe_payloads: of the oldest unanswered packets that had one; to be sent again in them.
     """
 
-    send_probe: bool = False
-    probe_payloads: list[object] = field(default_factory=list)
+    send_probe: bool
+    probe_payloads: list[object]
+
+    def __init__(self) -> None:
+        LossResult.__init__(self)
+        self.send_probe = False
+        self.probe_payloads = []
 
 
 @dataclass(slots=True)

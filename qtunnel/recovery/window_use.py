@@ -12,27 +12,22 @@ class WindowUse:
     held up by pacing is not limited by its application. Round trips are told by packet numbers.
     """
 
-    __slots__ = ("_full_in_last_round", "_full_in_round", "_round_end")
+    __slots__ = ("_full_in_last_round", "_round_end", "is_full_in_round")
 
     def __init__(self) -> None:
-        self._full_in_round = False
+        self.is_full_in_round = False
+        """To be set when it is full."""
         self._full_in_last_round = False
         self._round_end = -1
 
     @property
     def is_cwnd_limited(self) -> bool:
         """Whether the window was full."""
-        return self._full_in_round or self._full_in_last_round
-
-    def on_sent(self, bytes_in_flight: int, window: int, ssthresh: float, max_datagram_size: int) -> None:
-        """Note what is in flight after a send, bytes."""
-        # In slow start the window may run ahead of what is in flight by as much as it grows in a round trip.
-        if bytes_in_flight + max_datagram_size > window or (window < ssthresh and 2 * bytes_in_flight > window):
-            self._full_in_round = True
+        return self.is_full_in_round or self._full_in_last_round
 
     def on_acked(self, largest_acked: int, largest_sent: int) -> None:
         """Note the newest packet acknowledged; it may end a round trip."""
         if largest_acked > self._round_end:
             self._round_end = largest_sent
-            self._full_in_last_round = self._full_in_round
-            self._full_in_round = False
+            self._full_in_last_round = self.is_full_in_round
+            self.is_full_in_round = False

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from qtunnel.recovery.congestion.base import CongestionControl
+from qtunnel.recovery.congestion.bbr import Bbr
 from qtunnel.recovery.congestion.cubic import Cubic
 from qtunnel.recovery.congestion.newreno import NewReno
 from qtunnel.recovery.congestion.none import Unlimited
@@ -14,6 +15,7 @@ __all__ = ["CONGESTION_CONTROLS", "make_congestion_control"]
 
 _MAKERS: Final[dict[str, Callable[[int, int], CongestionControl]]] = {
     "cubic": lambda size, _seed: Cubic(size),
+    "bbr": lambda size, seed: Bbr(size, seed=seed),
     "reno": lambda size, _seed: NewReno(size),
     "none": lambda _size, _seed: Unlimited(),
 }

@@ -124,11 +124,6 @@ class CongestionControl(Protocol):
     pacing_rate: float | None
     """Bytes a second; None: nothing is known yet, or there is no pacing."""
 
-    def on_packets_sent(
-        self, size_total: int, packets: int, bytes_in_flight: int, now: float, *, is_app_limited: bool
-    ) -> None:
-        """Take note of packets sent. bytes_in_flight: with them."""
-
     def on_idle_restart(self, now: float) -> None:
         """Take note that something is about to be sent and nothing is in flight."""
 

@@ -48,11 +48,6 @@ class LossBased:
         self._hystart: HyStart | None = HyStart()
         self._undo: tuple[float, ...] | None = None
 
-    def on_packets_sent(
-        self, size_total: int, packets: int, bytes_in_flight: int, now: float, *, is_app_limited: bool
-    ) -> None:
-        """Do nothing: LossRecovery knows whether the window was full."""
-
     def on_idle_restart(self, now: float) -> None:
         """Do nothing: sending is paced, so no burst comes of an old window (RFC 9002 §7.8)."""
 

@@ -23,11 +23,6 @@ class Unlimited:
         self.ssthresh = 0.0
         self.pacing_rate: float | None = None
 
-    def on_packets_sent(
-        self, size_total: int, packets: int, bytes_in_flight: int, now: float, *, is_app_limited: bool
-    ) -> None:
-        """Do nothing."""
-
     def on_idle_restart(self, now: float) -> None:
         """Do nothing."""
 
