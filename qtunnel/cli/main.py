@@ -83,6 +83,8 @@ def program() -> None:
 
 def main() -> NoReturn:
     """Run the program with the process's arguments and exit."""
+    # Importing numpy would start threads of its BLAS, which would keep the privileges that are given up later.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     code = run_command(sys.argv[1:])
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
