@@ -75,7 +75,7 @@ def _remove_rules(
         raise SystemSetupError(
             f"the routing table {table} or the rule priorities from {rule_priority} are in use by the tunnel "
             f"on {names.get(owner, 'another interface')}",
-            remedy="Give this tunnel another route_table and rule_priority",
+            remedy="Give this tunnel another route_table and rule_priority (--table, --priority)",
         )
     for rule in found:
         _remove_rule(netlink, rule)
