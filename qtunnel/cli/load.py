@@ -46,6 +46,8 @@ _DEFAULT_ROUTES: Final = ("0.0.0.0/0", "::/0")
 _STRICT: Final = ConfigDict(extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
 
 _T = TypeVar("_T")
+_Path = tuple[str, ...]
+"""Where a setting stands: (key,) or (table, key). Not joined by dots: a key in quotes may contain some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +85,7 @@ class Settings:
     """Settings as said so far, later ones over earlier ones, with where each was said."""
 
     values: dict[str, Any] = field(default_factory=dict)
-    origins: dict[str, str] = field(default_factory=dict)
+    origins: dict[_Path, str] = field(default_factory=dict)
 
     def add(self, values: Mapping[str, Any], origin: str, spellings: Mapping[str, str] | None = None) -> None:
         """Lay values over what is there; tables are merged, anything else is replaced.
@@ -92,20 +94,19 @@ class Settings:
         """
         for path, value in _leaves(values):
             self._put(path, value)
-            self.origins[path] = (spellings or {}).get(path, origin)
+            self.origins[path] = (spellings or {}).get(".".join(path), origin)
 
     def has(self, key: str) -> bool:
         """Tell whether a top-level key was said."""
         return key in self.values
 
-    def _put(self, path: str, value: object) -> None:
-        table, _, key = path.rpartition(".")
+    def _put(self, path: _Path, value: object) -> None:
         target = self.values
-        if table:
-            target = self.values.setdefault(table, {})
+        if len(path) > 1:
+            target = self.values.setdefault(path[0], {})
             if not isinstance(target, dict):
                 return  # said earlier, and wrong: it is left for validation to find
-        target[key] = value
+        target[path[-1]] = value
 
 
 def read_toml_file(path: Path) -> dict[str, Any]:
@@ -151,7 +152,7 @@ def build(settings: Settings, kinds: Sequence[type[Any]]) -> tuple[Any, ...]:
     """
     values = _expand_words(settings.values)
     known = {name: kind for kind in kinds for name in _field_names(kind)}
-    problems = [_unknown(key, settings, known) for key in values if key not in known]
+    problems = [_unknown((key,), settings, known) for key in values if key not in known]
     built = []
     for kind in kinds:
         own = {key: value for key, value in values.items() if known.get(key) is kind}
@@ -167,14 +168,14 @@ def build(settings: Settings, kinds: Sequence[type[Any]]) -> tuple[Any, ...]:
 
 def _validate(kind: type[_T], values: dict[str, Any], settings: Settings) -> tuple[_T | None, list[str]]:
     """Validate again without what was wrong, until nothing new turns up: one round rarely finds everything."""
-    problems: dict[str, str] = {}
+    problems: dict[_Path, str] = {}
     adapter = cast("TypeAdapter[_T]", _ADAPTERS[kind])
     for _ in range(MAX_ROUNDS):
         try:
             # As JSON, because strict there still takes text for a network and an array for a tuple.
             instance = adapter.validate_json(json.dumps(values, default=str), strict=True)
         except (RecursionError, UnicodeEncodeError):
-            problems[""] = "a setting is nested too deeply or is no text"
+            problems[()] = "a setting is nested too deeply or is no text"
             break
         except ValidationError as error:
             found = dict(_problem(kind, cast("dict[str, Any]", item), settings) for item in error.errors())
@@ -187,26 +188,25 @@ def _validate(kind: type[_T], values: dict[str, Any], settings: Settings) -> tup
     return None, list(problems.values())
 
 
-def _problem(kind: type, details: dict[str, Any], settings: Settings) -> tuple[str, str]:
+def _problem(kind: type, details: dict[str, Any], settings: Settings) -> tuple[_Path, str]:
     """Return the path of the setting (to remove it) and the line for people."""
     path = _path(kind, details["loc"])
     cause = details.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):
         if cause.field:
-            path = f"{path}.{cause.field}" if path else cause.field
+            path = (*path, cause.field)
         return path, f"{_where(path, settings)}{str(cause).removeprefix(f'{cause.field}: ')}"
     if details["type"].startswith("missing"):
-        return path, f"{path}: is missing"
+        return path, f"{'.'.join(path)}: is missing"
     if details["type"] == "unexpected_keyword_argument":
         return path, _unknown(path, settings, _known_keys(kind, path))
     found = details["input"]
-    secret = path.rpartition(".")[2] in _SECRET_KEYS
-    shown = f"a value of type {type(found).__name__}" if secret else _shown(found)
+    shown = f"a value of type {type(found).__name__}" if path[-1] in _SECRET_KEYS else _shown(found)
     return path, f"{_where(path, settings)}found {shown}; allowed: {_allowed(_annotation(kind, path))}"
 
 
-def _path(kind: type, loc: Sequence[int | str]) -> str:
-    """Return the dotted path of the field that pydantic means, without list indices and members of unions."""
+def _path(kind: type, loc: Sequence[int | str]) -> _Path:
+    """Return the path of the field that pydantic means, without list indices and members of unions."""
     names: list[str] = []
     inside: Any = kind
     for part in loc:
@@ -214,7 +214,7 @@ def _path(kind: type, loc: Sequence[int | str]) -> str:
             break
         names.append(part)
         inside = _hints(cast("type", inside)).get(part)
-    return ".".join(names)
+    return tuple(names)
 
 
 @functools.cache
@@ -222,10 +222,10 @@ def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _annotation(kind: type, path: str) -> Any:
+def _annotation(kind: type, path: _Path) -> Any:
     inside: Any = kind
-    for name in path.split("."):
-        inside = _hints(inside).get(name)
+    for name in path:
+        inside = _hints(cast("type", inside)).get(name)
     return inside
 
 
@@ -251,21 +251,23 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _where(path: str, settings: Settings) -> str:
-    origin = settings.origins.get(path) or _origin_below(path, settings)
+def _where(path: _Path, settings: Settings) -> str:
+    origin = _origin(path, settings)
     if origin.startswith("--"):
         return f"{origin}: "
-    return ": ".join([part for part in (origin, path) if part] + [""])
+    return ": ".join([part for part in (origin, ".".join(path)) if part] + [""])
 
 
-def _origin_below(path: str, settings: Settings) -> str:
-    """Return where something inside that table was said, or nothing."""
-    return next((origin for known, origin in settings.origins.items() if known.startswith(f"{path}.")), "")
+def _origin(path: _Path, settings: Settings) -> str:
+    """Return where a setting, or for a table something in it, was said; nothing for a default."""
+    if path in settings.origins:
+        return settings.origins[path]
+    return next((origin for known, origin in settings.origins.items() if known[: len(path)] == path), "")
 
 
-def _unknown(path: str, settings: Settings, known: Mapping[str, type]) -> str:
+def _unknown(path: _Path, settings: Settings, known: Mapping[str, type]) -> str:
     # The value is not shown: it may be a token under a key spelled wrong.
-    table, _, key = path.rpartition(".")
+    key, table = path[-1], "".join(path[:-1])
     tables = {"quic": _field_names(QuicConfig), "host": _field_names(HostConfig)}
     elsewhere = [name for name, keys in tables.items() if key in keys and name != table]
     close = difflib.get_close_matches(key, known, n=1)
@@ -275,38 +277,37 @@ def _unknown(path: str, settings: Settings, known: Mapping[str, type]) -> str:
         hint = f"did you mean {close[0]}?"
     else:
         hint = f"known: {', '.join(sorted(known))}"
-    origin = settings.origins.get(path) or _origin_below(path, settings)
+    origin = _origin(path, settings)
     place = f" in [{table}]" if table else ""
     return f"{origin}{': ' if origin else ''}there is no setting {_shown(key)}{place}; {hint}"
 
 
-def _known_keys(kind: type, path: str) -> dict[str, type]:
-    table = path.rpartition(".")[0]
-    return dict.fromkeys(_field_names(_annotation(kind, table) if table else kind), kind)
+def _known_keys(kind: type, path: _Path) -> dict[str, type]:
+    return dict.fromkeys(_field_names(_annotation(kind, path[:-1])), kind)
 
 
 def _field_names(kind: type) -> list[str]:
     return [item.name for item in fields(kind)]
 
 
-def _remove(values: dict[str, Any], path: str) -> bool:
-    table, _, key = path.rpartition(".")
-    target = values.get(table) if table else values
-    if isinstance(target, dict) and key in target:
-        del target[key]
+def _remove(values: dict[str, Any], path: _Path) -> bool:
+    if not path:
+        return False
+    target = values.get(path[0]) if len(path) > 1 else values
+    if isinstance(target, dict) and path[-1] in target:
+        del target[path[-1]]
         return True
     # A default is at odds with something else in its table: what that is nobody knows, so all of it goes.
-    return bool(table) and values.pop(table, None) is not None
+    return len(path) > 1 and values.pop(path[0], None) is not None
 
 
-def _leaves(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _leaves(values: Mapping[str, Any]) -> Iterator[tuple[_Path, Any]]:
     """Yield each setting with its path. Tables are one deep; anything deeper is for validation to refuse."""
     for key, value in values.items():
-        if isinstance(value, dict) and value and "." not in key:
-            for inner, inner_value in value.items():
-                yield (f"{key}.{inner}" if "." not in inner else key, inner_value)
+        if isinstance(value, dict) and value:
+            yield from (((key, inner), inner_value) for inner, inner_value in value.items())
         else:
-            yield key, value
+            yield (key,), value
 
 
 def _expand_words(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,9 +52,9 @@ _scalars: st.SearchStrategy[Any] = (
     | st.sampled_from(["default", "none", "10.0.0.0/8", "10.7.0.1/24", "fd07::1/64", "::", "443", "a.net", TOKEN])
 )
 _values = st.recursive(
-    _scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_keys, inner, max_size=4), max_leaves=8
+    _scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_keys, inner, max_size=3), max_leaves=5
 )
-_tables = st.dictionaries(_keys, _values, max_size=8)
+_tables = st.dictionaries(_keys, _values, max_size=5)
 _toml_like = st.text(alphabet="abq=[]{}\".'\n\r#-_:,0123456789etTzZ+ \\u", max_size=60)
 
 

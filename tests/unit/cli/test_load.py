@@ -105,6 +105,15 @@ def test_a_setting_of_a_table_at_the_top_is_shown_its_place() -> None:
     assert line == "f.toml: there is no setting 'path_mtu'; it belongs into the table [quic]"
 
 
+def test_a_key_with_a_dot_in_quotes_is_just_unknown() -> None:
+    lines = problems(SERVER | {"host": {"a.b": 1, ".": {".": 2}}, "quic.gso": True})
+    assert [line.partition(";")[0] for line in lines[1:]] == [
+        "f.toml: there is no setting 'quic.gso'",
+        "f.toml: there is no setting 'a.b' in [host]",
+        "f.toml: there is no setting '.' in [host]",
+    ]
+
+
 @pytest.mark.parametrize("value", [5, ["x"], True, "text"])
 def test_something_else_than_a_table_is_reported_even_under_a_flag(value: object) -> None:
     settings = Settings()
