@@ -11,7 +11,7 @@ from typing import Any, Final
 from qtunnel.burst import Burst, Received, Transmit, address_text
 from qtunnel.config import IPAddress, IPNetwork, ServerConfig, User
 from qtunnel.drops import DropCounts, DropReason
-from qtunnel.errors import PeerProtocolError
+from qtunnel.errors import LocalProtocolError, PeerProtocolError
 from qtunnel.ip.address import is_link_local
 from qtunnel.ip.forward import IcmpErrors
 from qtunnel.ip.policy import destination
@@ -240,15 +240,19 @@ class ServerTunnel:
     def _decide(
         self, connection: HttpConnection, stream_id: int, verdict: Admitted | Refused | PendingName, now: float
     ) -> None:
-        match verdict:
-            case Refused():
-                self._refuse(connection, stream_id, verdict, now)
-            case PendingName():
-                self._pending_names[self._next_name] = (connection, stream_id, verdict)
-                self._events.append(ResolveName(time=now, number=self._next_name, name=verdict.name))
-                self._next_name += 1
-            case Admitted():
-                self._admit(connection, stream_id, verdict, now)
+        try:
+            match verdict:
+                case Refused():
+                    self._refuse(connection, stream_id, verdict, now)
+                case PendingName():
+                    self._pending_names[self._next_name] = (connection, stream_id, verdict)
+                    self._events.append(ResolveName(time=now, number=self._next_name, name=verdict.name))
+                    self._next_name += 1
+                case Admitted():
+                    self._admit(connection, stream_id, verdict, now)
+        except LocalProtocolError as error:
+            # The client has reset the stream, or closed the connection, right behind its request.
+            logger.debug("%s: the request was taken back: %s", address_text(connection.remote), error)
 
     def _refuse(self, connection: HttpConnection, stream_id: int, refused: Refused, now: float) -> None:
         connection.send_headers(stream_id, refused.headers, end=True)
@@ -264,12 +268,12 @@ class ServerTunnel:
         if ":" in connection.remote[0]:
             # The settings are for IPv4; an IPv6 header is 20 bytes longer.
             connection.set_max_udp_payload(self._udp_payload - 20)
-        ghost = self._sessions.get(admitted.user.name)
-        if ghost is not None:
-            self._end(ghost, CloseReason.REPLACED, now, error_code=H3_REQUEST_REJECTED)
         session = ServerSession(
             self.config, connection, stream_id, admitted, own_addresses=self._own_addresses, now=now
         )
+        ghost = self._sessions.get(admitted.user.name)
+        if ghost is not None:
+            self._end(ghost, CloseReason.REPLACED, now, error_code=H3_REQUEST_REJECTED)
         self._sessions[admitted.user.name] = session
         self._by_connection[connection] = session
         for address in admitted.lease.addresses():
