@@ -1,4 +1,4 @@
-"""mqvpn, the C peer: its binary is named by the environment variable MQVPN (or --mqvpn)."""
+"""mqvpn, the C peer: its binary is named by the environment variable QTUNNEL_MQVPN (or --mqvpn)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from netlab.tunnels.device import wait_for_device
 
 POOL4: Final = IPv4Interface("10.8.0.1/24")
 PORT: Final = 4433
-BINARY_VARIABLE: Final = "MQVPN"
+BINARY_VARIABLE: Final = "QTUNNEL_MQVPN"
 
 
 class Mqvpn(Tunnel):
     """Multipath QUIC VPN in C; its key is on the command line, as it takes it nowhere else."""
 
     name: ClassVar[str] = "mqvpn"
-    about: ClassVar[str] = "the C peer, binary given by the environment variable MQVPN"
+    about: ClassVar[str] = "the C peer, binary given by the environment variable QTUNNEL_MQVPN"
     lacks: ClassVar[frozenset[Feature]] = frozenset({Feature.NAMES, Feature.ABLATIONS, Feature.IPV6_INSIDE})
     extra: ClassVar[Sequence[str]] = ()
 
