@@ -34,6 +34,8 @@ IPNetwork = IPv4Network | IPv6Network
 IPInterface = IPv4Interface | IPv6Interface
 
 DEFAULT_PORT: Final = 443
+CONGESTION_CONTROLS: Final = ("cubic", "bbr", "reno", "none")
+"""Names qtunnel.recovery knows. none sends without regard for others: for links that are all your own."""
 MIN_LINK_MTU: Final = 1228
 """An IPv4 packet with a 1200-byte UDP payload, the least QUIC works with (RFC 9000 §14)."""
 
@@ -82,8 +84,11 @@ class QuicConfig:
                 f"{self.keep_alive} must be at least 0.5 and below idle_timeout ({self.idle_timeout})",
                 field="keep_alive",
             )
-        if self.congestion_control not in ("cubic", "reno"):
-            raise ConfigError(f"{self.congestion_control!r} is none of cubic, reno", field="congestion_control")
+        if self.congestion_control not in CONGESTION_CONTROLS:
+            raise ConfigError(
+                f"{self.congestion_control!r} is none of {', '.join(CONGESTION_CONTROLS)}",
+                field="congestion_control",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +97,8 @@ class HostConfig:
 
     tun_name: str = "qtun%d"
     """The kernel fills in %d with the first free number."""
+    tun_offload: bool = True
+    """Read and write many packets of a flow at once, where the kernel can."""
     route_table: int = 51821
     rule_priority: int = 5180
     """Three rules are added, from this priority upwards (docs/design/0005-host-side.md)."""

@@ -43,7 +43,7 @@ class ClientHost:
     @classmethod
     async def open(cls, config: ClientConfig) -> ClientHost:
         """Make the TUN; nothing is routed into it yet. Raises: SystemSetupError."""
-        tun = Tun.open(config.host.tun_name)
+        tun = Tun.open(config.host.tun_name, offload=config.host.tun_offload)
         setup: HostSetup | None = None
         try:
             setup = await HostSetup.open(

@@ -43,7 +43,7 @@ class ServerHost:
         found = overlapping_networks([pool.network for pool in pools])
         if found:
             raise NetworkOverlapError(f"{'; '.join(map(str, found))}. Choose other pools with --pool4 and --pool6")
-        tun = Tun.open(config.host.tun_name)
+        tun = Tun.open(config.host.tun_name, offload=config.host.tun_offload)
         setup: HostSetup | None = None
         try:
             setup = await HostSetup.open(tun.name, table=None)

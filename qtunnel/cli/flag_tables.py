@@ -51,7 +51,13 @@ _SHARED_FLAGS: Final = (
         kind=float,
         metavar="SECONDS",
     ),
-    Flag("quic.congestion_control", "--congestion-control", "cubic (default) or reno.", _QUIC, metavar="NAME"),
+    Flag(
+        "quic.congestion_control",
+        "--congestion-control",
+        "cubic (default), bbr, reno or none.",
+        _QUIC,
+        metavar="NAME",
+    ),
     Flag("quic.gso", "--gso/--no-gso", "Let the kernel cut what is sent.", _QUIC, kind=bool),
     Flag("quic.gro", "--gro/--no-gro", "Let it join what is received.", _QUIC, kind=bool),
     Flag(
@@ -72,6 +78,13 @@ _SHARED_FLAGS: Final = (
         "Name of the TUN device; default qtun%d, the first free number.",
         _HOST,
         metavar="NAME",
+    ),
+    Flag(
+        "host.tun_offload",
+        "--tun-offload/--no-tun-offload",
+        "Let the kernel hand over, and take, many packets of a flow at once (default).",
+        _HOST,
+        kind=bool,
     ),
     Flag(
         "use_tun",

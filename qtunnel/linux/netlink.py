@@ -165,11 +165,14 @@ class Netlink:
         message["attrs"] = [("IFLA_IFNAME", name)]
         return _link(self._get(message, rtnl.RTM_GETLINK))
 
-    def set_link(self, index: int, *, mtu: int | None = None, is_up: bool | None = None) -> None:
-        """Change an interface's MTU, or take it up or down."""
+    def set_link(
+        self, index: int, *, mtu: int | None = None, is_up: bool | None = None, gso_max_segments: int | None = None
+    ) -> None:
+        """Change an interface's MTU, take it up or down, or limit the segments of one super-packet it is given."""
         message = ifinfmsg()
         message["index"] = index
-        message["attrs"] = [] if mtu is None else [("IFLA_MTU", mtu)]
+        wanted = (("IFLA_MTU", mtu), ("IFLA_GSO_MAX_SEGS", gso_max_segments))
+        message["attrs"] = [(name, value) for name, value in wanted if value is not None]
         if is_up is not None:
             message["change"] = _IFF_UP
             message["flags"] = _IFF_UP if is_up else 0

@@ -1,4 +1,8 @@
-"""A TUN device without packet information: one read or write is one IP packet.
+"""A TUN device: bursts of IP packets, many of them in one read or write where the kernel can.
+
+With offloads a read or write is a frame: a virtio_net_hdr and a packet, or a super-packet (see vnet_hdr). What is
+read is cut (segmentation), what is written is put together (coalescing), and whoever calls sees packets. Each
+offload is done without when the kernel refuses it: at first, or in the middle of a transfer.
 
 The device disappears with its file descriptor, and with it every address and route on it, also when the process is
 killed. Its MTU and addresses are set by netlink (qtunnel.linux.host).
@@ -8,25 +12,63 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import socket
 import struct
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from qtunnel.burst import MAX_BURST
 from qtunnel.errors import SystemSetupError
+from qtunnel.linux.coalescing import SuperPacket, coalesce
+from qtunnel.linux.netlink import Netlink
+from qtunnel.linux.segmentation import Segmenter
+from qtunnel.linux.vnet_hdr import MAX_SEGMENTS, NEEDS_CSUM, NO_OFFLOAD, VNET_HEADER_SIZE, Gso
 
-__all__ = ["Tun"]
+__all__ = ["Tun", "TunCounters"]
+
+logger = logging.getLogger(__name__)
 
 TUN_DEVICE: Final = "/dev/net/tun"
 _TUNSETIFF: Final = 0x400454CA
+_TUNSETOFFLOAD: Final = 0x400454D0
 _SIOCSIFMTU: Final = 0x8922
 _IFF_TUN: Final = 0x0001
 _IFF_NO_PI: Final = 0x1000
+_IFF_VNET_HDR: Final = 0x4000
+_TUN_F_CSUM: Final = 0x01
+_TUN_F_TSO: Final = 0x02 | 0x04 | 0x08
+"""TCP on IPv4, on IPv6, and with ECN."""
+_TUN_F_USO: Final = 0x20 | 0x40
+"""UDP on IPv4 and IPv6, from Linux 6.2."""
 _MAX_PACKET: Final = 65535
 _DETACHED: Final = frozenset((errno.EBADFD, errno.EBADF, errno.ENODEV))
 """What a read says once the interface was deleted behind our back. The descriptor then stays readable for ever."""
+_MAX_SUPER_PACKETS: Final = 4
+"""Read in one burst. More would keep what the peer has to say waiting."""
+_MAX_REFUSALS: Final = 4
+"""After so many in a row an offload is taken for one that does not work."""
+_MEANS_NO: Final = frozenset((errno.EINVAL, errno.EIO, errno.EOPNOTSUPP))
+
+
+@dataclass(slots=True)
+class TunCounters:
+    """What the offloads did.
+
+    super_packets_read were cut into segments_read. coalesced_writes took packets_coalesced packets.
+    offload_fallbacks: coalesced writes that were refused and repeated packet by packet. bad_frames: dropped, as
+    their virtio_net_hdr made no sense.
+    """
+
+    super_packets_read: int = 0
+    segments_read: int = 0
+    coalesced_writes: int = 0
+    packets_coalesced: int = 0
+    offload_fallbacks: int = 0
+    bad_frames: int = 0
 
 
 class Tun:
@@ -34,25 +76,50 @@ class Tun:
 
     name: the interface as the kernel named it. detached: the interface was deleted; there is nothing to read any
     more and the owner should close it. read_errors, write_errors: how often the kernel refused, by errno.
+    coalesces_tcp, coalesces_udp: whether neighbours are written together; False for good once that did not work.
     """
 
-    __slots__ = ("_buffer", "_buffers", "_fd", "detached", "name", "read_errors", "write_errors")
+    __slots__ = (
+        "_buffer",
+        "_buffers",
+        "_fd",
+        "_has_vnet_header",
+        "_refused_reads",
+        "_refused_writes",
+        "_segmenter",
+        "coalesces_tcp",
+        "coalesces_udp",
+        "counters",
+        "detached",
+        "name",
+        "read_errors",
+        "write_errors",
+    )
 
-    def __init__(self, fd: int, name: str) -> None:
-        """Take over an open, attached, non-blocking descriptor."""
+    def __init__(self, fd: int, name: str, *, has_vnet_header: bool = False) -> None:
+        """Take over an open, attached, non-blocking descriptor. has_vnet_header: IFF_VNET_HDR is set on it."""
         self._fd = fd
         self.name = name
         self.detached = False
         self.read_errors: Counter[int] = Counter()
         self.write_errors: Counter[int] = Counter()
-        self._buffer = memoryview(bytearray(_MAX_PACKET))
+        self.counters = TunCounters()
+        self.coalesces_tcp = self.coalesces_udp = has_vnet_header
+        self._has_vnet_header = has_vnet_header
+        self._refused_reads = 0
+        self._refused_writes = {False: 0, True: 0}  # by whether they were UDP
+        self._segmenter = Segmenter()
+        self._buffer = memoryview(bytearray(_MAX_PACKET + (VNET_HEADER_SIZE if has_vnet_header else 0)))
         self._buffers = [self._buffer]
 
     @classmethod
-    def open(cls, name: str = "qtun%d", mtu: int | None = None, *, device: str = TUN_DEVICE) -> Tun:
+    def open(
+        cls, name: str = "qtun%d", mtu: int | None = None, *, offload: bool = True, device: str = TUN_DEVICE
+    ) -> Tun:
         """Make a TUN interface; %d in name becomes the first free number. It is down and has no address.
 
-        mtu: IP packet size in bytes; None leaves the kernel's 1500.
+        mtu: IP packet size in bytes; None leaves the kernel's 1500. offload: read and write many packets at once,
+        as far as this kernel can.
 
         Raises:
             SystemSetupError: no TUN driver, no permission, or the name is taken; says what to type.
@@ -62,12 +129,10 @@ class Tun:
         except OSError as error:
             raise _open_error(error, device) from error
         try:
-            request = struct.pack("16sH22x", name.encode(), _IFF_TUN | _IFF_NO_PI)
-            try:
-                granted = fcntl.ioctl(fd, _TUNSETIFF, request)
-            except OSError as error:
-                raise _attach_error(error, name) from error
-            tun = cls(fd, granted[:16].rstrip(b"\0").decode())
+            granted, has_vnet_header = _attach(fd, name, offload=offload)
+            tun = cls(fd, granted, has_vnet_header=has_vnet_header)
+            if has_vnet_header:
+                tun._take_super_packets()
             if mtu is not None:
                 _set_mtu(tun.name, mtu)
         except BaseException:
@@ -86,45 +151,156 @@ class Tun:
             os.close(fd)
 
     def read_burst(self) -> list[bytes]:
-        """Return at most MAX_BURST packets, in order; empty when nothing waits or the interface is gone.
+        """Return about MAX_BURST packets, in order; empty when nothing waits or the interface is gone.
 
-        Errors are counted, never raised.
+        At most one super-packet more. Errors are counted, never raised.
         """
         packets: list[bytes] = []
         fd, buffer, buffers = self._fd, self._buffer, self._buffers
-        try:
-            for _ in range(MAX_BURST):
+        has_vnet_header = self._has_vnet_header
+        before = self.counters.super_packets_read
+        for _ in range(MAX_BURST):
+            try:
                 size = os.readv(fd, buffers)
-                if not size:
+            except BlockingIOError:
+                break
+            except OSError as error:
+                self._on_error(error, self.read_errors)
+                # The kernel has dropped one packet that it could not describe. It may well have others.
+                if error.errno != errno.EINVAL or not has_vnet_header:
                     break
+                self._on_bad_frame()
+                continue
+            if not size:
+                break
+            if not has_vnet_header:
                 packets.append(bytes(buffer[:size]))
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            self._on_error(error, self.read_errors)
+            elif buffer[0] & NEEDS_CSUM or buffer[1]:
+                packets += self._split(size)
+                if len(packets) >= MAX_BURST or self.counters.super_packets_read - before >= _MAX_SUPER_PACKETS:
+                    break
+            else:
+                packets.append(bytes(buffer[VNET_HEADER_SIZE:size]))
         return packets
+
+    def _split(self, size: int) -> list[bytes]:
+        """Return the packets of the frame in the buffer; none, counted, when it makes no sense."""
+        packets = self._segmenter.split(self._buffer[:size])
+        if not packets:
+            self.counters.bad_frames += 1
+            self._on_bad_frame()
+        elif self._buffer[1]:
+            self.counters.super_packets_read += 1
+            self.counters.segments_read += len(packets)
+            self._refused_reads = 0
+        return packets
+
+    def _on_bad_frame(self) -> None:
+        """After some in a row, tell the kernel to cut super-packets and complete checksums itself."""
+        self._refused_reads += 1
+        if self._refused_reads == _MAX_REFUSALS:
+            logger.warning("%s: reading many packets at once does not work; one by one from now on", self.name)
+            try:
+                fcntl.ioctl(self._fd, _TUNSETOFFLOAD, 0)
+            except OSError as error:
+                self._on_error(error, self.read_errors)
 
     def write_burst(self, packets: list[bytes]) -> int:
         """Write the packets in order; return how many the kernel took. Refused ones are counted and lost.
 
         The kernel refuses what is neither IPv4 nor IPv6 (EINVAL), and all while the interface is down (EIO).
         """
+        if len(packets) < 2 or not (self.coalesces_tcp or self.coalesces_udp):
+            return self._write_singly(packets)
+        taken = done = 0
+        for together in coalesce(packets, tcp=self.coalesces_tcp, udp=self.coalesces_udp):
+            if done < together.first:
+                taken += self._write_singly(packets[done : together.first])
+            done = together.first + together.count
+            taken += self._write_together(together, packets)
+        if done < len(packets):
+            taken += self._write_singly(packets[done:])
+        return taken
+
+    def _write_singly(self, packets: Sequence[bytes]) -> int:
         taken = 0
         fd = self._fd
+        header = NO_OFFLOAD if self._has_vnet_header else b""
         for packet in packets:
             try:
-                os.write(fd, packet)
+                os.write(fd, header + packet)
             except OSError as error:
                 self._on_error(error, self.write_errors)
             else:
                 taken += 1
         return taken
 
+    def _write_together(self, together: SuperPacket, packets: Sequence[bytes]) -> int:
+        """Write a super-packet, or its packets one by one if the kernel refuses it."""
+        is_udp = together.kind is Gso.UDP_L4
+        try:
+            os.write(self._fd, together.frame)
+        except OSError as error:
+            taken = self._write_singly(packets[together.first : together.first + together.count])
+            self.counters.offload_fallbacks += 1
+            # If none was taken either, the interface is down or gone.
+            if taken and error.errno in _MEANS_NO:
+                self._on_refused_write(error, is_udp=is_udp)
+            return taken
+        self._refused_writes[is_udp] = 0
+        self.counters.coalesced_writes += 1
+        self.counters.packets_coalesced += together.count
+        return together.count
+
+    def _on_refused_write(self, error: OSError, *, is_udp: bool) -> None:
+        self._refused_writes[is_udp] += 1
+        if self._refused_writes[is_udp] < _MAX_REFUSALS:
+            return
+        if is_udp:
+            self.coalesces_udp = False
+        else:
+            self.coalesces_tcp = False
+        logger.warning(
+            "%s: the kernel refuses many %s packets at once (%s); writing one by one from now on",
+            self.name,
+            "UDP" if is_udp else "TCP",
+            error.strerror,
+        )
+
+    def _take_super_packets(self) -> None:
+        """Tell the kernel what it may leave to us, as much as it knows of."""
+        for offloads in (_TUN_F_CSUM | _TUN_F_TSO | _TUN_F_USO, _TUN_F_CSUM | _TUN_F_TSO, _TUN_F_CSUM):
+            try:
+                fcntl.ioctl(self._fd, _TUNSETOFFLOAD, offloads)
+            except OSError as error:
+                logger.info("%s: no offloads %#x (%s)", self.name, offloads, error.strerror)
+            else:
+                break
+        try:
+            with Netlink() as netlink:
+                netlink.set_link(netlink.link(self.name).index, gso_max_segments=MAX_SEGMENTS)
+        except OSError as error:
+            logger.info("%s: super-packets may have any number of segments (%s)", self.name, error.strerror)
+
     def _on_error(self, error: OSError, counter: Counter[int]) -> None:
         code = error.errno or 0
         counter[code] += 1
         if code in _DETACHED:
             self.detached = True
+
+
+def _attach(fd: int, name: str, *, offload: bool) -> tuple[str, bool]:
+    """Make the interface; return its name and whether each packet has a virtio_net_hdr."""
+    for flags in (_IFF_VNET_HDR, 0) if offload else (0,):
+        request = struct.pack("16sH22x", name.encode(), _IFF_TUN | _IFF_NO_PI | flags)
+        try:
+            granted = fcntl.ioctl(fd, _TUNSETIFF, request)
+        except OSError as error:
+            if flags and error.errno == errno.EINVAL:
+                continue  # of a kernel without it, or for a name that is not valid: then again
+            raise _attach_error(error, name) from error
+        return granted[:16].rstrip(b"\0").decode(), bool(flags)
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _open_error(error: OSError, device: str) -> SystemSetupError:

@@ -85,8 +85,10 @@ secrets_log_file = "/tmp/keys"
 
 [host]
 tun_name = "vpn0"
+tun_offload = false
 route_table = 77
 rule_priority = 88
+tun_offload = false
 drop_privileges = false
 """
 

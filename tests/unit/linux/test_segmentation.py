@@ -1,0 +1,229 @@
+"""What is cut out of a super-packet: the segments a host without offloads would have sent, to the byte."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qtunnel.linux.segmentation import Segmenter
+from qtunnel.linux.vnet_hdr import GSO_ECN, MAX_SEGMENTS, NEEDS_CSUM, NO_OFFLOAD, VNET_HEADER, Gso
+from tests.unit.linux.packets import (
+    ACK,
+    CWR,
+    FIN,
+    PSH,
+    V4,
+    V6,
+    datagrams,
+    ip_packet,
+    is_valid,
+    stream,
+    tcp_segment,
+    udp_datagram,
+)
+
+TIMESTAMPS = b"\1\1\x08\x0a" + bytes(range(8))
+families = pytest.mark.parametrize("addresses", [V4, V6], ids=["IPv4", "IPv6"])
+COUNTS = [1, 2, 3, 4, 5, 8, 46, MAX_SEGMENTS, MAX_SEGMENTS + 1, 3 * MAX_SEGMENTS + 7]
+
+
+def split(frame: bytes) -> list[bytes]:
+    return Segmenter().split(memoryview(bytearray(frame)))
+
+
+def tcp_frame(payload: bytes, size: int, addresses: tuple[str, str] = V4, **fields: int | bytes) -> bytes:
+    """Return what the kernel hands over: a segment as long as it likes, its checksum left to us."""
+    length = 20 + len(fields.get("options", b"")) + len(payload)  # type: ignore[arg-type]
+    packet = tcp_segment(payload, addresses, partial_for=length, **fields)  # type: ignore[arg-type]
+    kind = Gso.TCPV4 if addresses is V4 else Gso.TCPV6
+    l4 = 20 if addresses is V4 else 40
+    return VNET_HEADER.pack(NEEDS_CSUM, kind, 0, size, l4, 16) + packet
+
+
+def udp_frame(payload: bytes, size: int, addresses: tuple[str, str] = V4, **fields: int | bytes) -> bytes:
+    packet = udp_datagram(payload, addresses, partial=True, **fields)
+    return VNET_HEADER.pack(NEEDS_CSUM, Gso.UDP_L4, 0, size, 20 if addresses is V4 else 40, 6) + packet
+
+
+def content(size: int, seed: int = 1) -> bytes:
+    return bytes((index * 31 + (index >> 8) * seed) & 0xFF for index in range(size))
+
+
+@families
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("missing", [0, 1, 2, 99])
+def test_a_tcp_super_packet_is_cut_into_the_segments_of_a_plain_sender(
+    addresses: tuple[str, str], count: int, missing: int
+) -> None:
+    payload = content(100 * count - missing)
+    fields = {"options": TIMESTAMPS, "sequence": 0xFFFFFF00, "identification": 65533}
+    assert split(tcp_frame(payload, 100, addresses, **fields)) == stream(payload, 100, addresses, **fields)
+
+
+@families
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("missing", [0, 1, 2, 99])
+def test_a_udp_super_packet_is_cut_into_datagrams(addresses: tuple[str, str], count: int, missing: int) -> None:
+    payload = content(100 * count - missing)
+    assert split(udp_frame(payload, 100, addresses)) == datagrams(payload, 100, addresses)
+
+
+@families
+@given(
+    payload=st.binary(min_size=1, max_size=3000),
+    size=st.integers(1, 1500),
+    sequence=st.integers(0, 0xFFFFFFFF),
+    identification=st.integers(0, 0xFFFF),
+    doff=st.integers(0, 10),
+    tos=st.integers(0, 255),
+    fragment=st.sampled_from([0, 0x4000]),
+)
+def test_whatever_the_fields_every_segment_is_the_plain_senders(
+    addresses: tuple[str, str],
+    payload: bytes,
+    size: int,
+    sequence: int,
+    identification: int,
+    doff: int,
+    tos: int,
+    fragment: int,
+) -> None:
+    fields = {
+        "sequence": sequence,
+        "identification": identification,
+        "options": content(4 * doff),
+        "tos": tos,
+        "fragment": fragment,
+    }
+    assert split(tcp_frame(payload, size, addresses, **fields)) == stream(payload, size, addresses, **fields)
+
+
+@families
+@given(words=st.lists(st.sampled_from([0, 0xFFFF, 1, 0xFFFE]), min_size=2, max_size=40), size=st.integers(2, 9))
+def test_the_two_zeros_of_a_sum_are_told_apart_as_the_kernel_does(
+    addresses: tuple[str, str], words: list[int], size: int
+) -> None:
+    """TCP sends 0 for a sum of zero, UDP 0xFFFF. The window field brings the sum anywhere near it."""
+    payload = struct.pack(f"!{len(words)}H", *words)
+    for window in range(0xFFF0, 0x10000):
+        frame = tcp_frame(payload, size, addresses, window=window, ports=(0, 0), acknowledged=0)
+        assert split(frame) == stream(payload, size, addresses, window=window, ports=(0, 0), acknowledged=0)
+    for port in range(0xFFF0, 0x10000):
+        frame = udp_frame(payload, size, addresses, ports=(port, 0))
+        assert split(frame) == datagrams(payload, size, addresses, ports=(port, 0))
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 20, 70])
+def test_fin_and_psh_stay_with_the_last_segment_and_cwr_with_the_first(count: int) -> None:
+    frame = tcp_frame(content(50 * count), 50, flags=ACK | PSH | FIN | CWR)
+    frame = frame[:1] + bytes([Gso.TCPV4 | GSO_ECN]) + frame[2:]
+    packets = split(frame)
+    flags = [packet[33] for packet in packets]
+    expected = [ACK] * count
+    expected[0] |= CWR
+    expected[-1] |= PSH | FIN
+    assert flags == expected
+    assert all(map(is_valid, packets))
+
+
+def test_one_segmenter_cuts_frames_of_changing_geometry_and_leaves_nothing_of_one_in_the_next() -> None:
+    segmenter = Segmenter()
+    for size in (*range(90, 130), *range(129, 89, -1)):
+        for missing in (0, 1, 60):
+            payload = content(size * 9 - missing, size)
+            for addresses in (V4, V6):
+                frame = memoryview(bytearray(tcp_frame(payload, size, addresses)))
+                assert segmenter.split(frame) == stream(payload, size, addresses)
+                frame = memoryview(bytearray(udp_frame(payload, size, addresses)))
+                assert segmenter.split(frame) == datagrams(payload, size, addresses)
+
+
+@pytest.mark.parametrize("count", [2, 30])
+def test_ipv6_extension_headers_go_with_every_segment(count: int) -> None:
+    payload = content(100 * count)
+    extension = bytes([6, 0, 1, 4, 0, 0, 0, 0])  # hop-by-hop options: padding; TCP follows
+    whole = tcp_segment(payload, V6, partial_for=20 + len(payload))
+    packet = ip_packet(V6, 0, whole[40:], options=extension)
+    frame = VNET_HEADER.pack(NEEDS_CSUM, Gso.TCPV6, 0, 100, 48, 16) + packet
+    expected = [ip_packet(V6, 0, each[40:], options=extension) for each in stream(payload, 100, V6)]
+    assert split(frame) == expected
+
+
+@pytest.mark.parametrize("count", [2, 30])
+def test_ipv4_options_go_with_every_segment(count: int) -> None:
+    payload = content(100 * count)
+    packet = tcp_segment(payload, partial_for=20 + len(payload), options=b"")
+    options = b"\1\1\1\0"
+    whole = ip_packet(V4, 6, packet[20:], options=options)
+    frame = VNET_HEADER.pack(NEEDS_CSUM, Gso.TCPV4, 0, 100, 24, 16) + whole
+    expected = [
+        ip_packet(V4, 6, each[20:], options=options, identification=7 + index)
+        for index, each in enumerate(stream(payload, 100))
+    ]
+    assert split(frame) == expected
+
+
+def test_a_complete_packet_is_handed_on_as_it_is() -> None:
+    packet = b"\x45 whatever it is"
+    assert split(NO_OFFLOAD + packet) == [packet]
+    assert split(VNET_HEADER.pack(2, 0, 0, 0, 0, 0) + packet) == [packet]  # DATA_VALID: the kernel looked already
+
+
+@families
+@pytest.mark.parametrize("size", [1, 2, 50, 511, 512, 513, 1300, 1301])
+def test_a_checksum_left_to_the_device_is_completed(addresses: tuple[str, str], size: int) -> None:
+    l4 = 20 if addresses is V4 else 40
+    payload = content(size)
+    frame = VNET_HEADER.pack(NEEDS_CSUM, 0, 0, 0, l4, 6) + udp_datagram(payload, addresses, partial=True)
+    assert split(frame) == [udp_datagram(payload, addresses)]
+    partial = tcp_segment(payload, addresses, partial_for=20 + size)
+    frame = VNET_HEADER.pack(NEEDS_CSUM, 0, 0, 0, l4, 16) + partial
+    assert split(frame) == [tcp_segment(payload, addresses)]
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_cut_into_packets_or_dropped_but_never_an_error(frame: bytes) -> None:
+    split(frame)
+
+
+@given(
+    flags=st.integers(0, 3),
+    kind=st.sampled_from([0, 1, 3, 4, 5, 0x80, 0x81, 0x84, 0x85, 255]),
+    size=st.integers(0, 70),
+    l4=st.integers(0, 70),
+    check=st.sampled_from([6, 16, 0, 1, 65535]),
+    packet=st.sampled_from(
+        [tcp_segment(bytes(60)), tcp_segment(bytes(9), V6), udp_datagram(bytes(60)), udp_datagram(bytes(60), V6)]
+    ),
+    cut=st.integers(0, 130),
+    flip=st.integers(0, 59),
+    value=st.integers(0, 255),
+)
+def test_a_header_at_odds_with_its_packet_is_no_error_and_loses_no_length(
+    flags: int, kind: int, size: int, l4: int, check: int, packet: bytes, cut: int, flip: int, value: int
+) -> None:
+    damaged = bytearray(VNET_HEADER.pack(flags, kind, 0, size, l4, check) + packet[:cut])
+    if flip + 10 < len(damaged):
+        damaged[flip + 10] = value
+    for each in Segmenter().split(memoryview(damaged)):
+        assert 0 < len(each) <= max(cut, 1)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        VNET_HEADER.pack(NEEDS_CSUM, Gso.TCPV4, 0, 0, 20, 16),
+        VNET_HEADER.pack(0, Gso.TCPV4, 0, 100, 20, 16),
+        VNET_HEADER.pack(NEEDS_CSUM, 3, 0, 100, 20, 6),
+        VNET_HEADER.pack(NEEDS_CSUM, Gso.TCPV6, 0, 100, 20, 16),
+        VNET_HEADER.pack(NEEDS_CSUM, Gso.UDP_L4, 0, 100, 20, 16),
+        VNET_HEADER.pack(NEEDS_CSUM, Gso.TCPV4, 0, 100, 24, 16),
+        VNET_HEADER.pack(NEEDS_CSUM, 0, 0, 0, 65535, 65535),
+        b"",
+    ],
+)
+def test_a_frame_whose_header_makes_no_sense_gives_no_packet(header: bytes) -> None:
+    assert split(header + tcp_segment(content(500), partial_for=520)) == []
