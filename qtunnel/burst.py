@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-__all__ = ["MAX_BURST", "Address", "Burst", "Received", "SendResult", "Transmit", "TunEdge", "UdpEdge", "address_text"]
+__all__ = [
+    "MAX_BURST",
+    "Address",
+    "Burst",
+    "Received",
+    "SendResult",
+    "Transmit",
+    "TunEdge",
+    "UdpEdge",
+    "address_text",
+]
 
 MAX_BURST: Final = 64
 """Packets or datagrams read in one wake-up at most, so that neither direction starves the other."""

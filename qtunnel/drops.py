@@ -32,6 +32,7 @@ class DropReason(StrEnum):
     # on the way
     NO_SESSION = "no-session"  # the tunnel is not up (yet, or any more)
     QUEUE_FULL = "queue-full"  # the sending queue's bound was reached
+    QUEUE_DELAY = "queue-delay"  # dropped early, so that the queue stays short (CoDel)
     QUEUE_TOO_OLD = "queue-too-old"  # waited longer than it is worth
     DATAGRAM_TOO_LARGE = "datagram-too-large"  # the path or the peer takes less than when it was accepted
     TUN_WRITE = "tun-write-failed"  # the kernel refused it

@@ -1,8 +1,9 @@
 """Every private name of aioquic that qtunnel touches, each with its reason.
 
 aioquic is pinned; its private names may go in any release. So they are listed here, checked against the installed
-version by a test, and used only in the two modules beside this one, behind classes with public doors:
+version by a test, and used only in the three modules beside this one, behind classes with public doors:
 
+    _aioquic_plane.PlaneCore what the packet plane takes over, and what it leaves
     _aioquic_quic.QuicCore   a QUIC connection: own connection ids, bounds aioquic lacks, numbers it keeps
     _aioquic_h3.H3Core       an HTTP/3 connection: validation that RFC 9114 and RFC 9297 ask for and aioquic lacks
 
@@ -25,11 +26,17 @@ class PrivateName(NamedTuple):
 
 
 PRIVATE_NAMES: Final = (
+    PrivateName("QuicConnection", "_ack_eliciting_sent_since_receipt", "restart the idle timer as it does"),
+    PrivateName("QuicConnection", "_add_network_path", "follow a client to a new address"),
+    PrivateName("QuicConnection", "_close_at", "restart the idle timer as it does"),
     PrivateName("QuicConnection", "_close_end", "end in silence, as after a stateless reset"),
     PrivateName("QuicConnection", "_close_event", "why the connection ended"),
+    PrivateName("QuicConnection", "_close_pending", "CONNECTION_CLOSE is built there"),
     PrivateName("QuicConnection", "_configuration", "length and idle timeout of a connection of its own"),
     PrivateName("QuicConnection", "_crypto_streams", "bound handshake data kept in memory"),
+    PrivateName("QuicConnection", "_cryptos", "take the 1-RTT secrets, and seal what it builds"),
     PrivateName("QuicConnection", "_datagrams_pending", "replaced by our bounded queue"),
+    PrivateName("QuicConnection", "_find_network_path", "follow a client to a new address"),
     PrivateName("QuicConnection", "_handle_ack_frame", "refuse acknowledgements of packets never sent"),
     PrivateName("QuicConnection", "_handle_connection_close_frame", "tell the peer's close from ours"),
     PrivateName("QuicConnection", "_handle_crypto_frame", "bound handshake data kept in memory"),
@@ -37,6 +44,7 @@ PRIVATE_NAMES: Final = (
     PrivateName("QuicConnection", "_handshake_confirmed", "packets may grow from then on"),
     PrivateName("QuicConnection", "_host_cid_seq", "issue connection ids of ours"),
     PrivateName("QuicConnection", "_host_cids", "issue connection ids of ours"),
+    PrivateName("QuicConnection", "_idle_timeout", "restart the idle timer as it does"),
     PrivateName("QuicConnection", "_initialize", "choose the key exchange groups"),
     PrivateName("QuicConnection", "_is_client", "role"),
     PrivateName("QuicConnection", "_local_initial_source_connection_id", "issue connection ids of ours"),
@@ -57,15 +65,22 @@ PRIVATE_NAMES: Final = (
     PrivateName("QuicConnection", "_peer_cid_available", "stateless reset tokens"),
     PrivateName("QuicConnection", "_quic_logger", "our line-wise trace"),
     PrivateName("QuicConnection", "_remote_ack_delay_exponent", "aioquic parses it and keeps the default"),
-    PrivateName("QuicConnection", "_remote_max_datagram_frame_size", "the peer's limit, which aioquic ignores"),
     PrivateName("QuicConnection", "_remote_active_connection_id_limit", "issue connection ids of ours"),
+    PrivateName("QuicConnection", "_remote_max_datagram_frame_size", "the peer's limit, which aioquic ignores"),
     PrivateName("QuicConnection", "_replenish_connection_ids", "issue connection ids of ours"),
+    PrivateName("QuicConnection", "_send_probing_frames", "validate addresses that are not the active one"),
     PrivateName("QuicConnection", "_serialize_transport_parameters", "send max_udp_payload_size"),
     PrivateName("QuicConnection", "_spaces", "set up only once a packet arrived"),
+    PrivateName("QuicConnection", "_spin_bit", "send it in packets of ours"),
     PrivateName("QuicConnection", "_state", "ended, or not begun"),
     PrivateName("QuicConnection", "_stream_is_discarded", "closed or never opened"),
     PrivateName("QuicConnection", "_streams", "flow control window that follows what was read"),
     PrivateName("QuicConnection", "_streams_queue", "stream data waiting"),
+    PrivateName("QuicConnection", "_use_reserved_peer_cid", "follow a client to a new address"),
+    PrivateName("QuicConnection", "_version", "build packets for it"),
+    PrivateName(
+        "QuicConnection", "_write_application", "frames of streams and of the connection, for packets of ours"
+    ),
     PrivateName("QuicConnection", "_write_connection_limits", "window that does not double by itself"),
     PrivateName("QuicConnection", "_write_path_challenge_frame", "a challenge travels alone"),
     PrivateName("QuicConnection", "_write_stream_limits", "window that does not double by itself"),

@@ -19,8 +19,8 @@ from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.packet import QuicErrorCode, QuicFrameType
 from aioquic.tls import AlertDescription, CipherSuite
 
-from qtunnel.drops import DropReason
-from qtunnel.quic._aioquic_quic import QuicCore
+from qtunnel.drops import DropCounts, DropReason
+from qtunnel.quic._aioquic_plane import PlaneCore
 from qtunnel.quic.certificate import (
     check_authorities,
     fingerprint_matches,
@@ -36,6 +36,7 @@ from qtunnel.quic.qlog import LineTracer, SecretsFile
 from qtunnel.quic.settings import MIN_UDP_PAYLOAD, ConnectionSettings, EndpointSettings, TransportSettings
 from qtunnel.quic.stateless_reset import MIN_RESET_SIZE, TOKEN_SIZE
 from qtunnel.quic.stats import ConnectionStats
+from qtunnel.quic.transmits import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -115,7 +116,8 @@ def _common_configuration(settings: TransportSettings, *, is_client: bool) -> Qu
             CipherSuite.AES_256_GCM_SHA384,
             CipherSuite.CHACHA20_POLY1305_SHA256,
         ],
-        congestion_control_algorithm=settings.congestion_control,
+        # For the handshake, and for all of a connection without packet plane: aioquic knows two.
+        congestion_control_algorithm="reno" if settings.congestion_control == "reno" else "cubic",
         connection_id_length=CID_SIZE,
         idle_timeout=settings.idle_timeout,
         is_client=is_client,
@@ -134,7 +136,7 @@ def _as_text_io(settings: TransportSettings) -> Any:
     return SecretsFile(settings.secrets) if settings.secrets is not None else None
 
 
-class Connection(QuicCore):
+class Connection(PlaneCore):
     """A QUIC connection under qtunnel's rules; the five verbs of aioquic, and what h3.py needs besides.
 
     configuration: of client_configuration or server_configuration. started_at: seconds, for the handshake's limit.
@@ -203,6 +205,16 @@ class Connection(QuicCore):
         if self.closed_by_peer:
             self._report_termination(CloseCause.PEER)
 
+    def receive_datagrams(self, datagrams: Sequence[bytes], addr: Address, now: float, ecn: int = 0) -> None:
+        """Read UDP payloads that came in together from one address; ecn: their mark (RFC 3168)."""
+        del ecn
+        for data in datagrams:
+            self.receive_datagram(data, addr, now)
+
+    def take_datagrams(self) -> list[bytes]:
+        """Return payloads of DATAGRAM frames that came past aioquic; here all come as its events."""
+        return []
+
     def _follow_handshake(self) -> None:
         """Act on the handshake's progress."""
         if self.handshake_complete and self._handshake_deadline is not None:
@@ -211,6 +223,10 @@ class Connection(QuicCore):
         if self.handshake_confirmed:
             self._is_settling = False
             self.datagram_size = self._allowed_udp_payload()
+            self.on_handshake_confirmed()
+
+    def on_handshake_confirmed(self) -> None:
+        """Do what can be done from now on; for subclasses."""
 
     def _check_fingerprint(self) -> None:
         """Close if the server is another one; nothing of ours but the handshake has left at this point."""
@@ -267,6 +283,19 @@ class Connection(QuicCore):
             self._bytes_sent += len(data)
         self._datagrams_sent += len(sent)
         return sent
+
+    def batches_to_send(self, now: float) -> list[Batch]:
+        """Return what datagrams_to_send does, as batches for one sendmsg each."""
+        return [Batch(data, addr) for data, addr in self.datagrams_to_send(now)]
+
+    @property
+    def packet_room(self) -> int:
+        """How many packets the queue still takes."""
+        return self.queue.room
+
+    def count_drops_in(self, drops: DropCounts) -> None:
+        """Count dropped packets there."""
+        self.queue.drops = drops
 
     def queue_packets(self, prefix: bytes, packets: Sequence[bytes], now: float) -> DropCounts:
         """Queue a burst of DATAGRAM frames, each prefix + packet; return what was dropped of it at once."""
@@ -382,7 +411,11 @@ class Connection(QuicCore):
         if self.closed is None:
             text = reason or error_name(error_code, is_application=is_application)
             self.closed = ConnectionClosed(cause, int(error_code), is_application, text)
-            self.queue.clear(DropReason.NO_SESSION)
+            self.on_closed()
+
+    def on_closed(self) -> None:
+        """Drop what waits to be sent."""
+        self.queue.clear(DropReason.NO_SESSION)
 
     def _fail_internally(self) -> None:
         self.internal_errors += 1

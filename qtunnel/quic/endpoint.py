@@ -31,6 +31,7 @@ from qtunnel.quic.long_header import (
     encode_version_negotiation,
     parse_initial,
 )
+from qtunnel.quic.plane_connection import PlaneConnection
 from qtunnel.quic.settings import MIN_UDP_PAYLOAD, EndpointSettings
 from qtunnel.quic.stateless_reset import StatelessResetter, reset_token
 from qtunnel.quic.token_bucket import TokenBucket
@@ -39,7 +40,7 @@ from qtunnel.quic.transmits import canonical
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from qtunnel.burst import Received
+    from qtunnel.burst import Address, Received
 
 __all__ = ["Endpoint"]
 
@@ -97,6 +98,8 @@ class Endpoint:
         """Read a burst of UDP payloads, whatever they hold; fetch events and send afterwards."""
         handshakes: list[tuple[HttpConnection, Received, bytes]] = []
         strangers: list[tuple[Received, bytes]] = []
+        runs: list[tuple[HttpConnection, list[bytes], Address, int]] = []
+        run: list[bytes] = []
         by_cid, established, touched = self._by_cid, self._established, self._touched
         for group in received:
             last: HttpConnection | None = None
@@ -108,11 +111,15 @@ class Endpoint:
                 elif connection in established:
                     if connection is not last:
                         connection.note_edge(group)
+                        run = []
+                        runs.append((connection, run, remote, group.ecn))
                         last = connection
-                    connection.quic.receive_datagram(data, remote, now)
-                    touched[connection] = None
+                    run.append(data)
                 else:
                     handshakes.append((connection, group, data))
+        for connection, run, remote, ecn in runs:
+            connection.quic.receive_datagrams(run, remote, now, ecn)
+            touched[connection] = None
         for connection, group, data in handshakes:
             connection.quic.receive_datagram(data, connection.note_edge(group), now)
             touched[connection] = None
@@ -317,7 +324,8 @@ class Endpoint:
     ) -> None:
         """Make a connection for an Initial, unless it cannot be opened."""
         cids: set[bytes] = set()
-        quic = Connection(
+        kind = PlaneConnection if self._settings.packet_plane else Connection
+        quic = kind(
             self._settings,
             self._configuration,
             started_at=now,

@@ -23,6 +23,7 @@ from qtunnel.quic.early_datagrams import EarlyDatagrams
 from qtunnel.quic.events import CloseCause, HandshakeCompleted, Headers, HttpEvent
 from qtunnel.quic.http_datagrams import HttpDatagrams
 from qtunnel.quic.http_streams import HttpStreams, StreamEvent
+from qtunnel.quic.plane_connection import PlaneConnection
 from qtunnel.quic.stateless_reset import TOKEN_SIZE
 from qtunnel.quic.transmits import Edge, as_transmits, canonical
 
@@ -57,7 +58,7 @@ class HttpConnection:
     ) -> None:
         self.quic = quic
         self.drops = DropCounts()
-        quic.queue.drops = self.drops
+        quic.count_drops_in(self.drops)
         self._is_client: bool = quic.configuration.is_client
         self._on_touched = on_touched
         self._on_cid_retired = on_cid_retired
@@ -75,7 +76,8 @@ class HttpConnection:
 
         Raises: ConfigError if the settings cannot be used.
         """
-        quic = Connection(
+        kind = PlaneConnection if settings.packet_plane else Connection
+        quic = kind(
             settings,
             client_configuration(settings),
             started_at=now,
@@ -92,8 +94,7 @@ class HttpConnection:
         """Read a burst of UDP payloads, whatever they hold; fetch events afterwards."""
         for group in received:
             remote = self.note_edge(group)
-            for data in group.datagrams:
-                self.quic.receive_datagram(data, remote, now)
+            self.quic.receive_datagrams(group.datagrams, remote, now, group.ecn)
         self.after_receiving(now)
 
     def note_edge(self, group: Received) -> Address:
@@ -114,7 +115,7 @@ class HttpConnection:
 
     def after_receiving(self, now: float) -> None:
         """Turn what quic received into events; the last step of a burst."""
-        datagrams: list[bytes] = []
+        datagrams = self.quic.take_datagrams()
         event = self.quic.next_event()
         while event is not None:
             if isinstance(event, quic_events.DatagramFrameReceived):
@@ -130,7 +131,7 @@ class HttpConnection:
 
     def datagrams_to_send(self, now: float) -> list[Transmit]:
         """Return what to send now, in order; equal sizes to one address are joined. Then re-arm the timer."""
-        sent = self.quic.datagrams_to_send(now)
+        sent = self.quic.batches_to_send(now)
         if self.quic.closed is not None:
             self._report_end()
         if not sent:
@@ -261,7 +262,7 @@ class HttpConnection:
 
     def packet_queue_room(self) -> int:
         """Return how many packets the queue still takes; 0: stop reading the TUN."""
-        return self.quic.queue.room
+        return self.quic.packet_room
 
     # -- events of quic
 

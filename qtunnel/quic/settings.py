@@ -45,6 +45,10 @@ class TransportSettings:
     """PING after this long without a packet from the peer; None: never."""
     handshake_timeout: float = 5.0
     congestion_control: str = "cubic"
+    packet_plane: bool = True
+    """Send and receive 1-RTT packets in bursts of our own; False leaves them to aioquic, for comparison."""
+    key_update_after: int = 1 << 22
+    """Packets sealed with one key before the next is used (RFC 9001 §6.6 allows twice as many)."""
     max_datagram_frame_size: int = 65535
     """Advertised limit on DATAGRAM frames (RFC 9221 §3)."""
     queue_packets: int = 512

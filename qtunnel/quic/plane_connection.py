@@ -1,0 +1,221 @@
+"""A connection whose 1-RTT packets are the packet plane's from the moment the handshake is confirmed."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from qtunnel.drops import DropCounts, DropReason
+from qtunnel.quic.connection import CID_SIZE, Connection
+from qtunnel.quic.events import CloseCause
+from qtunnel.quic.packet_plane import PacketPlane
+from qtunnel.quic.packet_queue import PacketQueue
+from qtunnel.quic.transmits import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qtunnel.burst import Address
+    from qtunnel.quic.stats import ConnectionStats
+
+__all__ = ["PlaneConnection"]
+
+logger = logging.getLogger(__name__)
+
+MIN_PREFIX: Final = 2
+"""Bytes at least before a packet in its frame: quarter stream id and context id (RFC 9297, RFC 9484)."""
+MAX_QUEUE_BYTES: Final = 1024 * 1024
+"""Of inner packets waiting in one connection."""
+
+
+class PlaneConnection(Connection):
+    """As Connection, with bursts underneath. plane: None until the handshake is confirmed."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.plane: PacketPlane | None = None
+        self._packets = PacketQueue(
+            DropCounts(),
+            max_packets=self._settings.queue_packets,
+            max_bytes=MAX_QUEUE_BYTES,
+            max_delay=self._settings.queue_delay,
+        )
+
+    # -- bytes in
+
+    def receive_datagrams(self, datagrams: Sequence[bytes], addr: Address, now: float, ecn: int = 0) -> None:
+        """Read UDP payloads that came in together from one address, whatever they hold."""
+        self.last_now = now
+        plane = self.plane
+        if plane is None:
+            for at, data in enumerate(datagrams):
+                self.receive_datagram(data, addr, now)
+                if self.plane is not None:
+                    self.receive_datagrams(datagrams[at + 1 :], addr, now, ecn)
+                    return
+            return
+        known = self.known_cids
+        ours = [data for data in datagrams if data and data[0] < 0x80 and data[1 : 1 + CID_SIZE] in known]
+        if len(ours) < len(datagrams):
+            for data in datagrams:
+                if not data or data[0] >= 0x80 or data[1 : 1 + CID_SIZE] not in known:
+                    self.receive_datagram(data, addr, now)
+        if ours and not self.is_ending:
+            self._receive_burst(plane, ours, addr, now, ecn)
+
+    def receive_datagram(self, data: bytes, addr: Address, now: float) -> None:
+        """Read one UDP payload that is not the plane's, whatever it holds."""
+        self.last_now = now
+        super().receive_datagram(data, addr, now)
+        self.stop_own_acks()
+
+    def _receive_burst(
+        self, plane: PacketPlane, datagrams: Sequence[bytes], addr: Address, now: float, ecn: int
+    ) -> None:
+        if self.configuration.is_client and addr not in self.peer_addresses:
+            return  # RFC 9000 §9: a server does not move by itself
+        self._bytes_received += sum(map(len, datagrams))
+        self._datagrams_received += len(datagrams)
+        self.set_log_time(now)
+        opened = 0
+        try:
+            opened = plane.receive(datagrams, addr, now, ecn)
+        except Exception:
+            self._fail_internally()
+        if opened:
+            if self._settings.keep_alive is not None:
+                self._keep_alive_at = now + self._settings.keep_alive
+        elif any(self._is_stateless_reset(data) for data in datagrams):
+            self.terminate()
+            self._report(CloseCause.STATELESS_RESET, 0, False, "the peer no longer knows the connection")
+        if self.closed_by_peer:
+            self._report_termination(CloseCause.PEER)
+
+    def take_datagrams(self) -> list[bytes]:
+        """Return payloads of DATAGRAM frames received since the last call."""
+        plane = self.plane
+        if plane is None or not plane.datagrams:
+            return []
+        taken, plane.datagrams = plane.datagrams, []
+        return taken
+
+    def on_handshake_confirmed(self) -> None:
+        """Take over from aioquic."""
+        if self.is_ending:
+            return
+        secrets = self.one_rtt_secrets()
+        if secrets is None:
+            return
+        self.plane = PacketPlane(
+            self,
+            secrets,
+            self._packets,
+            congestion_control=self._settings.congestion_control,
+            cid_size=CID_SIZE,
+            update_after=self._settings.key_update_after,
+        )
+
+    # -- bytes out
+
+    def batches_to_send(self, now: float) -> list[Batch]:
+        """Return what to send now, in order; call get_timer() afterwards."""
+        plane = self.plane
+        if plane is None or self.closed is not None or self.is_ending:
+            return super().batches_to_send(now)
+        self.set_log_time(now)
+        self.challenge_written = False
+        try:
+            batches = plane.send(now)
+            if self.is_close_pending:  # by what was sent: a key that is used up
+                batches += super().batches_to_send(now)
+        except Exception:
+            self._fail_internally()
+            self.terminate()
+            batches = []
+        for batch in batches:
+            self._bytes_sent += len(batch.data)
+            size = batch.segment_size or len(batch.data) or 1
+            self._datagrams_sent += -(-len(batch.data) // size)
+        return batches
+
+    def queue_packets(self, prefix: bytes, packets: Sequence[bytes], now: float) -> DropCounts:
+        """Queue a burst of inner packets, each to be sent behind prefix; return what was dropped at once."""
+        if self.plane is None:
+            return super().queue_packets(prefix, packets, now)
+        return self._packets.push(prefix, packets, largest=self.max_datagram_payload - len(prefix), now=now)
+
+    @property
+    def packet_room(self) -> int:
+        """How many packets the queue still takes."""
+        return super().packet_room if self.plane is None else self._packets.room
+
+    def count_drops_in(self, drops: DropCounts) -> None:
+        """Count dropped packets there."""
+        super().count_drops_in(drops)
+        self._packets.drops = drops
+
+    @property
+    def max_datagram_payload(self) -> int:
+        """Bytes of the largest DATAGRAM frame payload that can be sent now; 0 before the peer allows any."""
+        if self.plane is None:
+            return super().max_datagram_payload
+        return max(0, min(self.plane.max_frame_payload, self.peer_max_datagram_frame_size - 3))
+
+    def set_max_udp_payload(self, size: int) -> None:
+        """Take another size of the path, bytes; packets in the queue that no longer fit are dropped, counted."""
+        super().set_max_udp_payload(size)
+        if self.plane is not None:
+            self.plane.set_datagram_size(self.datagram_size)
+            self._packets.drop_larger_than(self.max_datagram_payload - MIN_PREFIX)
+
+    # -- time
+
+    def get_timer(self) -> float | None:
+        """Return when handle_timer is due, seconds; None: never."""
+        at = super().get_timer()
+        if self.plane is None or self.is_ending:
+            return at
+        plane_at = self.plane.get_timer()
+        if plane_at is None:
+            return at
+        return plane_at if at is None else min(at, plane_at)
+
+    def handle_timer(self, now: float) -> None:
+        """Do what is due; call batches_to_send and get_timer afterwards."""
+        super().handle_timer(now)
+        if self.plane is not None and not self.is_ending:
+            self.plane.handle_timer(now)
+
+    # -- numbers
+
+    @property
+    def smoothed_rtt(self) -> float:
+        """Seconds; 0.0 before the first sample."""
+        return super().smoothed_rtt if self.plane is None else self.plane.path.recovery.smoothed_rtt
+
+    @property
+    def congestion_window(self) -> int:
+        """Bytes."""
+        return (
+            super().congestion_window
+            if self.plane is None
+            else self.plane.path.recovery.congestion.congestion_window
+        )
+
+    @property
+    def bytes_in_flight(self) -> int:
+        """Bytes."""
+        return super().bytes_in_flight if self.plane is None else self.plane.path.recovery.bytes_in_flight
+
+    def stats(self) -> ConnectionStats:
+        """Return a snapshot of the numbers."""
+        stats = super().stats()
+        if self.plane is None:
+            return stats
+        lost = stats.lost + self.plane.packets_lost
+        return stats.replaced(lost=lost, queued=len(self._packets.packets))
+
+    def on_closed(self) -> None:
+        """Drop what waits to be sent."""
+        super().on_closed()
+        self._packets.clear(DropReason.NO_SESSION)
