@@ -14,7 +14,7 @@ import click
 from qtunnel.cli.command import Command
 from qtunnel.cli.output import byte_count, duration, pairs, say, styled, table
 from qtunnel.errors import NotRunningError, QTunnelError
-from qtunnel.state.paths import control_socket, running_instances, runtime_directory
+from qtunnel.state.paths import ROOT_RUNTIME_DIRECTORY, control_socket, running_instances, runtime_directory
 
 __all__ = ["show_status", "status"]
 
@@ -34,7 +34,8 @@ def status(name: str | None, as_json: bool) -> None:
     runtime = runtime_directory(os.environ)
     names = [name] if name is not None else _live_names(runtime)
     if not names:
-        raise NotRunningError(f"no tunnel is running here (none has a control socket in {runtime})")
+        hint = ". Those of root: sudo qtunnel status" if _hides_those_of_root(runtime) else ""
+        raise NotRunningError(f"no tunnel is running here (none has a control socket in {runtime}){hint}")
     if as_json and len(names) > 1:
         raise NotRunningError(f"several tunnels are running; name one of {', '.join(names)}")
     for each in names:
@@ -145,6 +146,10 @@ def _live_names(runtime: Path) -> list[str]:
             pass
         live.append(name)
     return live
+
+
+def _hides_those_of_root(runtime: Path) -> bool:
+    return os.geteuid() != 0 and runtime != ROOT_RUNTIME_DIRECTORY and ROOT_RUNTIME_DIRECTORY.is_dir()
 
 
 def _ask(runtime: Path, name: str) -> dict[str, Any]:

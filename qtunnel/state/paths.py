@@ -11,6 +11,7 @@ from qtunnel.errors import ConfigError
 
 __all__ = [
     "DEFAULT_SERVER_CONFIG",
+    "ROOT_RUNTIME_DIRECTORY",
     "SERVER_INSTANCE",
     "check_name",
     "control_socket",
@@ -21,6 +22,7 @@ __all__ = [
 ]
 
 DEFAULT_SERVER_CONFIG: Final = Path("/etc/qtunnel/server.toml")
+ROOT_RUNTIME_DIRECTORY: Final = Path("/run/qtunnel")
 SERVER_INSTANCE: Final = "server"
 """The name `status` knows the server by, unless it was given another; no profile may have it."""
 
@@ -65,7 +67,7 @@ def runtime_directory(environ: Mapping[str, str], *, uid: int | None = None) -> 
         return Path(given)
     uid = os.geteuid() if uid is None else uid
     if uid == 0:
-        return Path("/run/qtunnel")
+        return ROOT_RUNTIME_DIRECTORY
     if base := environ.get("XDG_RUNTIME_DIR"):
         return Path(base) / "qtunnel"
     return Path(f"/tmp/qtunnel-{uid}")

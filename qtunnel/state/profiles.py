@@ -105,7 +105,9 @@ class ProfileStore:
         ensure_private_directory(self._directory)
         with FileLock(self._directory / ".lock"):
             if path.exists() and not replace:
-                raise EntryError(f"there is a profile {name!r} already; choose another name, or replace it")
+                raise EntryError(
+                    f"there is a profile {name!r} already. Take another (--name), or replace it (--replace)"
+                )
             write_private(path, _profile_text(link).encode())
         return path
 

@@ -8,11 +8,13 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from qtunnel.aio.control import ControlServer
+from qtunnel.cli import status
 from qtunnel.cli.status import show_status
 from qtunnel.state.paths import control_socket
 
@@ -115,6 +117,16 @@ def test_nothing_running_is_status_9(run: Runner) -> None:
     assert "no tunnel is running here" in outcome.err
     assert run("status", "home").code == 9
     assert run("status", "../x").code == 3
+
+
+def test_a_user_is_told_that_root_may_have_tunnels(
+    run: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(status, "ROOT_RUNTIME_DIRECTORY", tmp_path)
+    monkeypatch.setattr(status.os, "geteuid", lambda: 1000)
+    assert "sudo qtunnel status" in run("status").err
+    monkeypatch.setattr(status.os, "geteuid", lambda: 0)
+    assert "sudo" not in run("status").err
 
 
 def test_what_a_crash_left_is_not_running(run: Runner, world: Any) -> None:
