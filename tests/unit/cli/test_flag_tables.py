@@ -88,7 +88,6 @@ tun_name = "vpn0"
 tun_offload = false
 route_table = 77
 rule_priority = 88
-tun_offload = false
 drop_privileges = false
 """
 
