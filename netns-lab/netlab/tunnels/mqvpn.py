@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
-from ipaddress import IPv4Interface
+from ipaddress import IPv4Interface, IPv6Interface
 from typing import ClassVar, Final
 
 from netlab.addresses import IPAddress
 from netlab.command import run
 from netlab.errors import LabError
 from netlab.host import Host
-from netlab.tunnels.base import Feature, Inner, NotApplicable, Tunnel
+from netlab.tunnels.base import Feature, Inner, Tunnel
 from netlab.tunnels.device import wait_for_device
 
 POOL4: Final = IPv4Interface("10.8.0.1/24")
+POOL6: Final = IPv6Interface("fd08:1::1/112")
 PORT: Final = 4433
 BINARY_VARIABLE: Final = "QTUNNEL_MQVPN"
 
@@ -25,7 +26,7 @@ class Mqvpn(Tunnel):
 
     name: ClassVar[str] = "mqvpn"
     about: ClassVar[str] = "the C peer, binary given by the environment variable QTUNNEL_MQVPN"
-    lacks: ClassVar[frozenset[Feature]] = frozenset({Feature.NAMES, Feature.ABLATIONS, Feature.IPV6_INSIDE})
+    lacks: ClassVar[frozenset[Feature]] = frozenset({Feature.NAMES, Feature.ABLATIONS})
     extra: ClassVar[Sequence[str]] = ()
 
     @classmethod
@@ -39,7 +40,7 @@ class Mqvpn(Tunnel):
         files = self.site.network.directory
         run(
             [
-                *(
+                *[
                     "openssl",
                     "req",
                     "-x509",
@@ -48,7 +49,7 @@ class Mqvpn(Tunnel):
                     "-pkeyopt",
                     "ec_paramgen_curve:prime256v1",
                     "-nodes",
-                ),
+                ],
                 *("-keyout", str(files / "mqvpn.key"), "-out", str(files / "mqvpn.pem")),
                 *("-days", "1", "-subj", "/CN=mqvpn-lab"),
             ]
@@ -58,6 +59,7 @@ class Mqvpn(Tunnel):
         self.server = self.site.server.start(
             [
                 *(_binary(), "--mode", "server", "--listen", listen, "--subnet", str(POOL4.network)),
+                *("--subnet6", str(POOL6.network)),
                 *("--cert", str(files / "mqvpn.pem"), "--key", str(files / "mqvpn.key"), "--auth-key", self._key),
                 *("--max-clients", "64", *self.extra),
             ],
@@ -77,15 +79,13 @@ class Mqvpn(Tunnel):
             ],
             name="mqvpn-client",
         )
-        inner = wait_for_device(host, networks=(POOL4.network,), daemon=daemon, timeout=20)
+        inner = wait_for_device(host, networks=(POOL4.network, POOL6.network), daemon=daemon, timeout=20)
         self.clients.append(inner)
         return inner
 
     def server_inner(self, version: int) -> IPAddress:
         """Return the server's address inside."""
-        if version == 6:
-            raise NotApplicable("the lab runs it with IPv4 inside")
-        return POOL4.ip
+        return POOL4.ip if version == 4 else POOL6.ip
 
 
 class MqvpnCubic(Mqvpn):
