@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +43,8 @@ class Report:
     seed: int
     backend: str = ""
     outcomes: list[Outcome] = field(default_factory=list)
+    control: Outcome | None = None
+    """Plain IP, if it was measured beside the tunnels and not as one of them; its verdict does not count."""
 
     def verdict(self) -> Verdict:
         """Return the worst over the tunnels."""
@@ -58,6 +61,7 @@ class Report:
             "backend": self.backend,
             "verdict": self.verdict().name.lower(),
             "tunnels": [outcome.as_dict() for outcome in self.outcomes],
+            "control": None if self.control is None else self.control.as_dict(),
         }
 
 
@@ -124,6 +128,8 @@ def _run_one(experiment: Experiment, plan: Plan) -> Report:
             experiment.judge(Judge(outcome, parameters, control if kind is not NoTunnel else None))
         if kind in kinds:
             report.outcomes.append(outcome)
+        else:
+            report.control = outcome
     _print_outcomes(report)
     return report
 
@@ -160,6 +166,10 @@ def _sample(
         outcome.error = str(error)
         trial.say(f"FAILED: {error}")
         return
+    except Exception as error:  # an experiment's own fault must not cost the results of the others
+        outcome.error = f"fault in the experiment: {type(error).__name__}: {error}"
+        traceback.print_exc()
+        return
     finally:
         report.backend = trial.backend_used or report.backend
     sample.seconds = sample.elapsed()
@@ -172,7 +182,7 @@ def _sample(
 
 def _print_outcomes(report: Report) -> None:
     """Print one row a criterion, the tunnels side by side."""
-    outcomes = report.outcomes
+    outcomes = report.outcomes if report.control is None else [*report.outcomes, report.control]
     bounds = {c.name: c.bound for outcome in outcomes for c in outcome.criteria}
     rows = [(name, bound, *(_cell(outcome, name) for outcome in outcomes)) for name, bound in bounds.items()]
     header = ("criterion", "bound", *(outcome.tunnel for outcome in outcomes))

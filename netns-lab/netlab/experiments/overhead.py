@@ -6,12 +6,15 @@ import statistics
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
+from netlab.errors import LabError
 from netlab.experiment import LINK_MTU, Experiment, Parameter, Trial, Up
 from netlab.judge import Judge
 from netlab.pings import largest, ping
 from netlab.tunnels.base import Feature, NotApplicable
 from netlab.wire import Packet
 
+BOUNDS: Final = {4: 54, 6: 74}
+"""IP, UDP, QUIC's short header with a 4-byte connection id, the AEAD's tag, frame type and context, no length."""
 ACKNOWLEDGEMENT: Final = 8
 """Bytes an acknowledgement in the same packet may add, as long as the packet still fits."""
 SIZES: Final = (100, 300, 576, 1000, 1280)
@@ -25,8 +28,8 @@ class Overhead(Experiment):
     title: ClassVar[str] = "bytes added to each packet, and the largest packet that fits"
     parameters: ClassVar[Mapping[str, Parameter]] = {
         "pings": Parameter(5, "echoes of each size"),
-        "most_v4": Parameter(54, "bytes that may be added with IPv4 outside"),
-        "most_v6": Parameter(74, "bytes that may be added with IPv6 outside"),
+        "most_v4": Parameter(BOUNDS[4], "bytes that may be added with IPv4 outside"),
+        "most_v6": Parameter(BOUNDS[6], "bytes that may be added with IPv6 outside"),
     }
 
     def measure(self, trial: Trial) -> None:
@@ -60,7 +63,11 @@ class Overhead(Experiment):
                 packets = [packet for packet in packets if not packet.outgoing]
             seen += packets
             # What carries the ping is at least as large; acknowledgements alone are smaller.
-            added += [packet.length - size for packet in packets if not packet.outgoing and packet.length >= size]
+            here = [packet.length - size for packet in packets if not packet.outgoing and packet.length >= size]
+            if not here:
+                raise LabError(f"no packet for a ping of {size} bytes on the wire")
+            trial.metric(f"added_{inner}_in_{outer}_at_{'largest' if size == limit else size}", min(here), "bytes")
+            added += here
         trial.metric(f"added_{inner}_in_{outer}", statistics.mode(added), "bytes")
         trial.metric(f"added_least_{inner}_in_{outer}", min(added), "bytes")
         trial.metric(f"added_most_{inner}_in_{outer}", max(added), "bytes")
