@@ -72,6 +72,7 @@ class TunnelServer:
         self._port = None if use_tun else PacketPort()
         self._host: ServerHost | None = None
         self._sockets: list[UdpSocket] = []
+        self._udp_payload = MIN_UDP_PAYLOAD
         self._core: ServerTunnel | None = None
         self._driver: Driver | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,8 +86,10 @@ class TunnelServer:
         self._ended = loop.create_future()
         try:
             self._open_sockets()
+            # Before there is a TUN, which would count as an interface of this host.
+            self._udp_payload = self._told_udp_payload()
             if self._use_tun:
-                self._host = await ServerHost.open(self.config, tun_mtu=inner_mtu(self._udp_payload()))
+                self._host = await ServerHost.open(self.config, tun_mtu=inner_mtu(self._udp_payload))
             self._core = ServerTunnel(
                 self.config,
                 self._settings(),
@@ -245,7 +248,7 @@ class TunnelServer:
         secret = self._identity.secret
         return EndpointSettings(
             random_bytes=secrets.token_bytes,
-            max_udp_payload=self._udp_payload(),
+            max_udp_payload=self._udp_payload,
             idle_timeout=config.quic.idle_timeout,
             congestion_control=config.quic.congestion_control,
             qlog=self._logs.qlog,
@@ -259,7 +262,7 @@ class TunnelServer:
             retry_threshold=config.retry_threshold,
         )
 
-    def _udp_payload(self) -> int:
+    def _told_udp_payload(self) -> int:
         mtu = self.config.quic.path_mtu
         if mtu is None:
             mtu = min(interface_mtu(ip_address(address)) for address in self.config.listen)
