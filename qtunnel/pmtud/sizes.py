@@ -2,7 +2,7 @@
 
     link MTU      an IP packet on the outer link                              1500
     UDP payload   less the IP header (20 or 40) and the UDP header (8)        1472 / 1452
-    inner MTU     less what QUIC, DATAGRAM and CONNECT-IP put around it       1444 / 1424
+    inner MTU     less what QUIC, DATAGRAM and CONNECT-IP put around it       1446 / 1426
 
 QUIC's 1200 bytes of UDP payload (RFC 9000 §14) need a link MTU of 1228 or 1248.
 """
@@ -18,9 +18,9 @@ IP_HEADER: Final = {4: 20, 6: 40}
 UDP_HEADER: Final = 8
 FIRST_BYTE: Final = 1  # of a short header (RFC 9000 §17.3)
 CONNECTION_ID: Final = 4  # as we issue them
-PACKET_NUMBER: Final = 2  # as aioquic sends them
+PACKET_NUMBER: Final = 2  # as we send them
 AEAD_TAG: Final = 16
-DATAGRAM_TYPE_AND_LENGTH: Final = 3  # RFC 9221 §4
+DATAGRAM_TYPE: Final = 1  # RFC 9221 §4; without a length, as the frame ends the packet
 QUARTER_STREAM_ID: Final = 1  # RFC 9297 §2.1; the tunnel's request is a connection's first
 CONTEXT_ID: Final = 1  # RFC 9484 §6
 
@@ -46,4 +46,4 @@ def inner_mtu(payload: int, *, connection_id: int = CONNECTION_ID, packet_number
     connection_id: bytes of the id the peer gave us to send to; packet_number: bytes of it on the wire.
     """
     packet = FIRST_BYTE + connection_id + packet_number + AEAD_TAG
-    return payload - packet - DATAGRAM_TYPE_AND_LENGTH - QUARTER_STREAM_ID - CONTEXT_ID
+    return payload - packet - DATAGRAM_TYPE - QUARTER_STREAM_ID - CONTEXT_ID

@@ -44,7 +44,7 @@ def test_status_shows_addresses_sizes_and_peers_of_both_ends(site: Site) -> None
     client = site.client()
     assert_reaches(client.host, HOST4)
     shown = site.qtunnel(client.host, ["status"], owner="c1").stdout
-    for fact in ("c1: client, connected", client.address(4), client.address(6), "1444", "received", "sent"):
+    for fact in ("c1: client, connected", client.address(4), client.address(6), "inner MTU", "received", "sent"):
         assert fact in shown
     shown = site.qtunnel(site.s, ["status"], owner="s").stdout
     for fact in ("server", INNER4, "c1", client.address(4), "198.18.1.2"):

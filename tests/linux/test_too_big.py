@@ -18,10 +18,6 @@ from tests.linux.sniffer import ICMP, ICMPV6, Sniffer
 
 pytestmark = pytest.mark.root
 
-OVERHEAD = 28
-INNER_MTU = 1500 - 48 - OVERHEAD
-"""Of the client: an IPv6 and a UDP header outside."""
-
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
@@ -40,16 +36,23 @@ def client(site: Site) -> Client:
     return site.client()
 
 
-def test_both_ends_know_the_size(site: Site, client: Client) -> None:
-    assert client.status()["inner_mtu"] == INNER_MTU
-    assert site.server_status()["sessions"][0]["inner_mtu"] == INNER_MTU
-    assert f"mtu {INNER_MTU} " in client.host.run(f"ip link show {tun_of(client.host)}")
-    assert f"mtu {INNER_MTU + 20} " in site.s.run(f"ip link show {tun_of(site.s)}")
+@pytest.fixture
+def inner_mtu(client: Client) -> int:
+    return int(client.status()["inner_mtu"])
+
+
+def test_both_ends_know_the_size(site: Site, client: Client, inner_mtu: int) -> None:
+    assert 1400 < inner_mtu < 1500 - 48 - 20
+    assert site.server_status()["sessions"][0]["inner_mtu"] == inner_mtu
+    assert f"mtu {inner_mtu} " in client.host.run(f"ip link show {tun_of(client.host)}")
+    assert f"mtu {inner_mtu + 20} " in site.s.run(f"ip link show {tun_of(site.s)}")
 
 
 @pytest.mark.parametrize("version", [4, 6])
-def test_packets_of_exactly_the_inner_mtu_pass_both_ways(site: Site, client: Client, version: int) -> None:
-    size = INNER_MTU - (28 if version == 4 else 48)
+def test_packets_of_exactly_the_inner_mtu_pass_both_ways(
+    site: Site, client: Client, inner_mtu: int, version: int
+) -> None:
+    size = inner_mtu - (28 if version == 4 else 48)
     options = ("-M", "do", "-s", str(size))
     assert ping(site.h, client.address(version), *options, count=2) == 2
 
@@ -60,16 +63,16 @@ def test_packets_of_exactly_the_inner_mtu_pass_both_ways(site: Site, client: Cli
     ids=["IPv4", "IPv6"],
 )
 def test_cip_82_a_df_packet_one_byte_too_big_is_answered_with_the_mtu_by_the_servers_inner_address(
-    site: Site, client: Client, version: int, server: str, refusal: tuple[int, int, int]
+    site: Site, client: Client, inner_mtu: int, version: int, server: str, refusal: tuple[int, int, int]
 ) -> None:
-    size = INNER_MTU + 1 - (28 if version == 4 else 48)
+    size = inner_mtu + 1 - (28 if version == 4 else 48)
     with Sniffer(site.h, "eth0") as wire, Sniffer(client.host, tun_of(client.host)) as at_client:
         site.h.run(f"ping -n -c 1 -W 2 -M do -s {size} {client.address(version)}", check=False)
         (answer,) = [each for each in wire.packets() if str(each.source) == server]
         assert at_client.packets() == []
     assert (answer.protocol, answer.payload[0], answer.payload[1]) == refusal
-    assert int.from_bytes(answer.payload[4:8]) == INNER_MTU
+    assert int.from_bytes(answer.payload[4:8]) == inner_mtu
     assert site.server_drops("c1")["too-big"] >= 1
     # The kernel of h believes it.
     route = site.h.run(f"ip route get {client.address(version)}")
-    assert re.search(rf"mtu {INNER_MTU}\b", route), route
+    assert re.search(rf"mtu {inner_mtu}\b", route), route
