@@ -49,6 +49,7 @@ def detect_lost(
         return [], None
     lost: list[tuple[SentRun, int]] = []
     loss_time: float | None = None
+    follows_gap = False
     for run in candidates:
         older = largest_acked - run.first
         lost_at = run.time_sent + delay
@@ -64,7 +65,9 @@ def detect_lost(
                 loss_time = lost_at
         if mask:
             run.outstanding ^= mask
+            run.follows_gap = run.follows_gap or follows_gap
             lost.append((run, mask))
+        follows_gap = run.outstanding != 0
     if lost:
         sent.remove_empty(len(candidates))
     return lost, loss_time

@@ -25,7 +25,7 @@ def is_persistent_congestion(
         return False
     start: float | None = None
     for run, mask in lost:
-        if run.follows_acked or not mask & 1:
+        if run.follows_gap or not mask & 1:
             start = None
         if run.flags & MTU_PROBE:
             continue

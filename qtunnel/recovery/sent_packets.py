@@ -55,15 +55,15 @@ class SentRun:
     """Packets first to first + count - 1, sent at one time, each of the same size.
 
     size: bytes of the UDP payload. outstanding: bit i set = packet first + i is neither acknowledged, lost nor
-    discarded. tx_in_flight: bytes in flight right after this run was sent. follows_acked: a packet sent between
-    the run before this one and this one was acknowledged.
+    discarded. tx_in_flight: bytes in flight right after this run was sent. follows_gap: a packet sent between the
+    run before this one and this one was not lost.
     """
 
     __slots__ = (
         "count",
         "first",
         "flags",
-        "follows_acked",
+        "follows_gap",
         "outstanding",
         "payload",
         "size",
@@ -92,7 +92,7 @@ class SentRun:
         self.payload = payload
         self.snapshot = snapshot
         self.tx_in_flight = tx_in_flight
-        self.follows_acked = False
+        self.follows_gap = False
 
     def __repr__(self) -> str:
         return f"<SentRun {self.first}+{self.count} of {self.size}, outstanding {self.outstanding:b}>"
@@ -188,7 +188,7 @@ class SentPackets:
                 taken.append((run, mask))
         if emptied_from < emptied_to:
             if emptied_to < len(runs):
-                runs[emptied_to].follows_acked = True
+                runs[emptied_to].follows_gap = True
             self._remove(emptied_from, emptied_to)
         return taken
 

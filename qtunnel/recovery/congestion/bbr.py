@@ -270,7 +270,7 @@ class Bbr:
             return
         self.undo_state = State.STARTUP
         self.full_bw_reached = self.full_bw_now = True
-        model.inflight_longterm = max(model.bdp_multiple(1.0, model.bw), model.inflight_latest)
+        model.set_inflight_longterm(max(model.bdp_multiple(1.0, model.bw), model.inflight_latest))
 
     def _check_drain_done(self, sample: AckSample) -> None:
         if self.state is not State.DRAIN:
@@ -459,7 +459,7 @@ class Bbr:
         self.prev_probe_too_high = True
         self.is_bw_probe_sample = False
         if not is_app_limited:
-            self.model.inflight_longterm = max(tx_in_flight, self._target_inflight() * BETA)
+            self.model.set_inflight_longterm(max(tx_in_flight, self._target_inflight() * BETA))
         if self.state is State.PROBE_BW_UP:
             self.undo_state = State.PROBE_BW_UP
             self._start_probe_bw_down(now)

@@ -77,7 +77,7 @@ class BbrModel:
         self._app_limited_from = self._app_limited_until = -1
         self.send_quantum = 2 * max_datagram_size
         # Long-term: this and the last bandwidth probing cycle.
-        self.inflight_longterm = inf
+        self.inflight_longterm: float = inf
         # Short-term: since the last probe, by losses.
         self.bw_shortterm = inf
         self.inflight_shortterm = inf
@@ -236,6 +236,10 @@ class BbrModel:
         volume = max(volume, self.send_quantum, self.min_pipe_cwnd)
         return volume + 2 * self.max_datagram_size if is_probing_up else volume
 
+    def set_inflight_longterm(self, volume: float) -> None:
+        """Set the long-term volume, in whole bytes: a window that it bounds, and that is whole, must equal it."""
+        self.inflight_longterm = int(volume)
+
     def inflight_with_headroom(self) -> float:
         """Return the long-term volume less a part that is left to others."""
         if self.inflight_longterm == inf:
@@ -250,5 +254,6 @@ class BbrModel:
 
     def scale(self, factor: float) -> None:
         """Scale volumes with the datagram size; the bandwidth in bytes is not the size's business."""
-        self.inflight_longterm *= factor
+        if self.inflight_longterm < inf:
+            self.set_inflight_longterm(self.inflight_longterm * factor)
         self.inflight_shortterm *= factor

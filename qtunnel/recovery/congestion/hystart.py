@@ -53,7 +53,7 @@ class HyStart:
         self._rtt_samples += 1
         self._judge_delay()
         is_over = False
-        if largest_acked > self._window_end:
+        if largest_acked >= self._window_end:
             is_over = self._end_round()
             self._window_end = largest_sent
         return growth, is_over
