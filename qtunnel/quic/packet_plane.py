@@ -302,22 +302,23 @@ class PacketPlane:
         room = self.max_frame_payload + 1
         if not self._probe_wanted:
             room = min(room, budget - self._head_size - TAG_SIZE)
-        frames: list[bytes] = []
-        used = taken_bytes = count = 0
-        while count < available:
+        together: list[bytes] = []
+        used = taken_bytes = 0
+        while len(together) < available:
             data = len(prefix) + len(packets[0])
+            # Which frame is the last, and needs no length, shows only afterwards: hence up to two bytes of slack.
             need = 1 + (1 if data < 64 else 2) + data
             if used + need > room:
                 break
-            packet = packets.popleft()
-            frames.append(_frame_with_length(prefix, packet, data))
+            together.append(packets.popleft())
             used += need
-            taken_bytes += len(packet)
-            count += 1
-        if not count:
+            taken_bytes += len(together[-1])
+        if not together:
             return 0
-        queue.taken(count, taken_bytes)
-        payload = b"".join(frames)
+        queue.taken(len(together), taken_bytes)
+        last = together.pop()
+        frames = [_frame_with_length(prefix, packet) for packet in together]
+        payload = b"%b\x30%b%b" % (b"".join(frames), prefix, last)
         (sealed,) = self.keys.send.seal([payload], path.next_number, self.core.peer_cid, spin=self.core.spin_bit)
         batches.append(Batch(sealed, address))
         path.recovery.on_packets_sent(path.next_number, 1, len(sealed), now)
@@ -455,7 +456,8 @@ def _decode_number(truncated: int, bits: int, expected: int) -> int:
     return candidate
 
 
-def _frame_with_length(prefix: bytes, packet: bytes, length: int) -> bytes:
+def _frame_with_length(prefix: bytes, packet: bytes) -> bytes:
+    length = len(prefix) + len(packet)
     if length < 64:
         return b"\x31%c%b%b" % (length, prefix, packet)
     return b"\x31%b%b%b" % ((0x4000 | length).to_bytes(2), prefix, packet)
