@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import importlib.util
 import json
@@ -219,8 +220,9 @@ def _owner() -> tuple[int, int]:
     return stat.st_uid, stat.st_gid
 
 
+@functools.cache
 def _as_owner() -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what subprocess needs to run as the checkout's owner, and the changed environment."""
+    """Return what subprocess needs to run as the checkout's owner, and what changes in the environment."""
     uid, gid = _owner()
     if os.geteuid() != 0 or uid == 0:
         return {}, {}
@@ -228,7 +230,12 @@ def _as_owner() -> tuple[dict[str, Any], dict[str, str]]:
         home = pwd.getpwuid(uid).pw_dir
     except KeyError:
         home = "/nonexistent"
-    return {"user": uid, "group": gid, "extra_groups": []}, {"HOME": home}
+    identity: dict[str, Any] = {"user": uid, "group": gid, "extra_groups": []}
+    try:
+        subprocess.run([sys.executable, "-c", ""], check=True, stderr=subprocess.DEVNULL, **identity)
+    except (OSError, subprocess.CalledProcessError):
+        return {}, {}  # this Python is root's alone
+    return identity, {"HOME": home}
 
 
 def _run(

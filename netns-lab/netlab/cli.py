@@ -37,6 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         print(f"\n{str(error) or 'interrupted'}; everything was taken down", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has gone; nothing is left to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return 1

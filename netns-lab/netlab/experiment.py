@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -126,6 +127,10 @@ class Trial:
         at = self.sample.elapsed()
         self.sample.events.append((at, text))
         self.say(f"{at:6.2f} s: {text}")
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, while what was started goes on."""
+        time.sleep(seconds)
 
     def points(self, name: str, points: list[tuple[float, float]], *, since: float) -> None:
         """Keep a series; since: seconds of the run at which its own time begins."""

@@ -76,6 +76,10 @@ class Host:
         """Switch a device off; the other end of a veth pair loses its carrier."""
         self.netlink.link("set", index=self.index(device), state="down")
 
+    def remove_device(self, device: str) -> None:
+        """Delete a device, and with it the other end of a veth pair: as if the hardware were pulled out."""
+        self.netlink.link("del", index=self.index(device))
+
     def add_address(self, device: str, interface: IPInterface) -> None:
         """Give a device an address."""
         flags: dict[str, Any] = {"flags": NO_DAD} if interface.version == 6 else {}

@@ -55,6 +55,38 @@ def test_path_dies_and_comes_back_and_so_does_its_carrier():
             assert ping(site.client, site.server_address(version)).ok
 
 
+def test_address_and_device_can_be_taken_away_under_way():
+    with Network() as network:
+        site = TOPOLOGIES["path"].build(network)
+        end = site.path.at_client
+        site.client.remove_address(end.device, end.ipv4)
+        assert not ping(site.client, site.server_address(4), wait=0.2).ok
+        assert ping(site.client, site.server_address(6)).ok
+        site.client.remove_device(end.device)
+        assert not ping(site.client, site.server_address(6), wait=0.2).ok
+
+
+def test_nat_gives_a_flow_another_port_once_it_has_forgotten_it():
+    with Network() as network:
+        site = TOPOLOGIES["nat"].build(network)
+        code = (
+            "import socket, sys, time\n"
+            "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+            f"server = ({str(site.server_address(4))!r}, 9000)\n"
+            "for number in range(100):\n"
+            "    s.sendto(b'here', server); number == 10 and print('sending', flush=True); time.sleep(0.01)\n"
+        )
+        with Capture(site.server, site.path.at_server.device) as capture:
+            sender = site.client.start([sys.executable, "-c", code], name="sender")
+            sender.wait_for("sending")
+            site.path.router.forget_nat()
+            sender.wait(timeout=10)
+        packets = [packet for packet in capture.packets() if packet.destination_port == 9000]
+        ports = list(dict.fromkeys(packet.source_port for packet in packets))
+        assert {str(packet.source) for packet in packets} == {str(site.path.at_router_far.ipv4.ip)}
+        assert len(ports) == 2
+
+
 def test_one_family_can_die_alone():
     with Network() as network:
         site = TOPOLOGIES["path"].build(network)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
@@ -46,9 +45,9 @@ class Latency(Experiment):
             load = iperf.start(
                 up.client, up.server, up.server_inner(4), seconds=seconds + 2, reverse=case == "down"
             )
-            threading.Event().wait(2)  # until the queue is full
+            trial.wait(2)  # until the queue is full
         with Pinger(up.client, up.server_inner(4), interval=1 / trial.parameters["per_second"]) as pinger:
-            threading.Event().wait(seconds)
+            trial.wait(seconds)
         replies = pinger.replies()
         for name, share in PERCENTILES.items():
             trial.metric(f"{case}_{name}", replies.percentile(share), "ms")

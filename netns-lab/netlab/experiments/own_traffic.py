@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
@@ -55,13 +54,13 @@ class OwnTraffic(Experiment):
             reverse=way == "down",
             grace=8.0,
         )
-        threading.Event().wait(before)
+        trial.wait(before)
         trial.event(f"{way}, IPv{version} inside: the path narrows to {NARROW_MTU}")
         up.path.set_mtu(NARROW_MTU)
-        threading.Event().wait(after - LAST)
+        trial.wait(after - LAST)
         sender = test.server if way == "down" else test.client
         used = sender.cpu_seconds()
-        threading.Event().wait(LAST - 0.5)
+        trial.wait(LAST - 0.5)
         trial.metric(f"sender_cpu_{way}_v{version}", (sender.cpu_seconds() - used) / (LAST - 0.5), "cores")
         try:
             flow = test.result()
