@@ -39,6 +39,12 @@ PADDING: Final = 0x00
 PING: Final = 0x01
 DATAGRAM: Final = 0x30
 DATAGRAM_WITH_LENGTH: Final = 0x31
+ACKS_BEFORE_PING: Final = 64
+"""Packets with nothing but an ACK after which one asks for an ACK itself: in a one-way flow the peer has no other
+reason to acknowledge them, and a record of each is kept (RFC 9000 §13.2.4)."""
+MAX_ACK_DISTANCE: Final = 8192
+"""Packet numbers above the oldest unacknowledged from which on no record is kept of packets with only an ACK: a
+peer that never acknowledges must not make them pile up."""
 MIN_PAYLOAD: Final = 2
 """Bytes of payload below which there is too little to sample (RFC 9001 §5.4.2), with two of packet number."""
 
@@ -66,7 +72,7 @@ class PacketPlane:
         self.packets_lost = 0
         self.acks_sent = 0
         self._cid_size = cid_size
-        self._head_size = 1 + len(core.peer_cid) + PACKET_NUMBER_SIZE
+        self._head_size = 0
         self.keys = KeyPhases(
             secrets.cipher_suite,
             send_secret=secrets.send,
@@ -88,6 +94,8 @@ class PacketPlane:
         self.path.received.take_over(ranges, 0.0)
         self.path.next_number = self.path.first_number = core.next_packet_number
         self._probe_wanted = False
+        self._acks_alone = 0  # since the last packet that asked for an ACK
+        self._follow_connection_id()
 
     # -- receiving
 
@@ -210,8 +218,8 @@ class PacketPlane:
             core.close(QuicErrorCode.AEAD_LIMIT_REACHED, None, "the keys are used up")
             return batches
         keys.maybe_update(path.next_number, now, path.recovery.pto())
-        address = core.active_path.addr
         path.network = core.active_path
+        address = path.network.addr
         core.next_packet_number = path.next_number
         for data, where in core.write_probing(now):
             batches.append(Batch(data, where))
@@ -221,6 +229,7 @@ class PacketPlane:
                 batches.append(Batch(control.data, address))
                 self._note_control(control, now)
         path.next_number = core.next_packet_number
+        self._follow_connection_id()
         self._send_packets(batches, address, now)
         self._send_probe(batches, address, now)
         self._send_ack(batches, address, now)
@@ -240,6 +249,7 @@ class PacketPlane:
         )
         if packet.is_ack_eliciting:
             self._probe_wanted = False
+            self._acks_alone = 0
             self.core.restart_idle_timer(now, sent=True)
 
     def _send_packets(self, batches: list[Batch], address: Any, now: float) -> None:
@@ -247,8 +257,9 @@ class PacketPlane:
         queue, path = self.queue, self.path
         queue.control_delay(now)
         budget = min(path.recovery.can_send(), path.recovery.pacer.budget(now))
-        if not path.network.is_validated:
-            budget = min(budget, path.network.bytes_received * 3 - path.network.bytes_sent)
+        if self._probe_wanted:
+            budget = max(budget, self.core.datagram_size)  # one packet may exceed the window (RFC 9002 §7.5)
+        budget = min(budget, self._address_room())
         largest = self.max_frame_payload
         sent = 0
         while queue.packets and not self._is_number_ambiguous():
@@ -258,10 +269,13 @@ class PacketPlane:
                 size = self._send_small(batches, address, budget, now)
             if not size:
                 break
-            self._probe_wanted = False  # one is enough, and it may exceed the window
             budget -= size
+            if self._probe_wanted:
+                self._probe_wanted = False  # one is enough
+                budget = min(budget, path.recovery.can_send())
             sent += size
         if sent:
+            self._acks_alone = 0
             path.network.bytes_sent += sent
             self.core.restart_idle_timer(now, sent=True)
 
@@ -274,9 +288,7 @@ class PacketPlane:
         wire = self._head_size + 1 + len(prefix) + length + TAG_SIZE
         most = min(MAX_BATCH_PACKETS, max(1, MAX_BATCH_BYTES // wire), budget // wire, available)
         if most <= 0:
-            if not self._probe_wanted:
-                return 0
-            most = 1
+            return 0
         run: list[bytes] = []
         for packet in packets:
             if len(packet) != length or len(run) == most:
@@ -299,9 +311,7 @@ class PacketPlane:
         queue, path = self.queue, self.path
         packets = queue.packets
         prefix, available = queue.head()
-        room = self.max_frame_payload + 1
-        if not self._probe_wanted:
-            room = min(room, budget - self._head_size - TAG_SIZE)
+        room = min(self.max_frame_payload + 1, budget - self._head_size - TAG_SIZE)
         together: list[bytes] = []
         used = taken_bytes = 0
         while len(together) < available:
@@ -330,6 +340,8 @@ class PacketPlane:
         if not self._probe_wanted:
             return
         self._probe_wanted = False
+        if self._address_room() < self._head_size + MIN_PAYLOAD + TAG_SIZE:
+            return  # the next timeout asks again, or the peer sends something
         self._send_alone(batches, address, b"\x01\x00", now, eliciting=True)
 
     def _send_ack(self, batches: list[Batch], address: Any, now: float) -> None:
@@ -340,8 +352,12 @@ class PacketPlane:
         ecn = received.ecn_counts if any(received.ecn_counts) else None
         delay = max(0.0, now - received.largest_time)
         frame = encode_ack(received.take_ranges(), delay, ecn=ecn)
+        if self._address_room() < self._head_size + len(frame) + 1 + TAG_SIZE:
+            return
         self.acks_sent += 1
-        self._send_alone(batches, address, frame, now, eliciting=False)
+        self._acks_alone += 1
+        asks = self._acks_alone >= ACKS_BEFORE_PING
+        self._send_alone(batches, address, frame + b"\x01" if asks else frame, now, eliciting=asks)
 
     def _send_alone(
         self, batches: list[Batch], address: Any, payload: bytes, now: float, *, eliciting: bool
@@ -350,12 +366,14 @@ class PacketPlane:
         (sealed,) = self.keys.send.seal(
             [payload.ljust(MIN_PAYLOAD, b"\x00")], path.next_number, self.core.peer_cid, spin=self.core.spin_bit
         )
-        path.recovery.on_packets_sent(
-            path.next_number, 1, len(sealed), now, ack_eliciting=eliciting, in_flight=eliciting
-        )
+        if eliciting or self._distance() < MAX_ACK_DISTANCE:
+            path.recovery.on_packets_sent(
+                path.next_number, 1, len(sealed), now, ack_eliciting=eliciting, in_flight=eliciting
+            )
         path.next_number += 1
         path.network.bytes_sent += len(sealed)
         if eliciting:
+            self._acks_alone = 0
             self.core.restart_idle_timer(now, sent=True)
         last = batches[-1] if batches else None
         if (
@@ -401,7 +419,7 @@ class PacketPlane:
     @property
     def max_frame_payload(self) -> int:
         """Bytes of the largest DATAGRAM frame payload; the frame is the packet's last, so it has no length."""
-        return self.core.datagram_size - self._head_size - TAG_SIZE - 1
+        return self.core.datagram_size - (1 + len(self.core.peer_cid) + PACKET_NUMBER_SIZE) - TAG_SIZE - 1
 
     def set_datagram_size(self, size: int) -> None:
         """Follow the path's size."""
@@ -433,8 +451,24 @@ class PacketPlane:
                 self.core.is_control_waiting = True
 
     def _is_number_ambiguous(self) -> bool:
+        return self._distance() >= MAX_OUTSTANDING
+
+    def _distance(self) -> int:
+        """Return how far the next packet number is above the oldest that is unacknowledged."""
         oldest = self.path.recovery.first_outstanding()
-        return oldest is not None and self.path.next_number - oldest >= MAX_OUTSTANDING
+        return 0 if oldest is None else self.path.next_number - oldest
+
+    def _address_room(self) -> int:
+        """Return how many bytes may go to the active address: not validated, three times what came (RFC 9000 §8.1)."""
+        network = self.path.network
+        return MAX_BATCH_BYTES if network.is_validated else network.bytes_received * 3 - network.bytes_sent
+
+    def _follow_connection_id(self) -> None:
+        """Note the size of the peer's connection id; drop packets that a longer one leaves no room for."""
+        size = 1 + len(self.core.peer_cid) + PACKET_NUMBER_SIZE
+        if size != self._head_size:
+            self._head_size = size
+            self.queue.drop_larger_than(self.max_frame_payload)
 
     def _on_key_update(self) -> None:
         logger.debug("key update %d", self.keys.updates)

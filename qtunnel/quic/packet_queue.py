@@ -124,8 +124,9 @@ class PacketQueue:
             self._next_drop += INTERVAL / math.sqrt(self._drop_count)
 
     def drop_larger_than(self, largest: int) -> None:
-        """Drop what no longer fits: the path's size fell while it waited."""
-        if not self.packets or max(map(len, self.packets)) <= largest:
+        """Drop what no longer fits `largest` bytes with its prefix: the path's size fell while it waited."""
+        longest = max((len(run.prefix) for run in self._runs), default=0)
+        if not self.packets or max(map(len, self.packets)) + longest <= largest:
             return
         kept: deque[bytes] = deque()
         runs: deque[_Run] = deque()
@@ -134,7 +135,7 @@ class PacketQueue:
             before = len(kept)
             for _ in range(run.count):
                 packet = self.packets.popleft()
-                if len(packet) <= largest:
+                if len(packet) + len(run.prefix) <= largest:
                     kept.append(packet)
                 else:
                     dropped += 1

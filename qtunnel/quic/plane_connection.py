@@ -22,8 +22,6 @@ __all__ = ["PlaneConnection"]
 
 logger = logging.getLogger(__name__)
 
-MIN_PREFIX: Final = 2
-"""Bytes at least before a packet in its frame: quarter stream id and context id (RFC 9297, RFC 9484)."""
 MAX_QUEUE_BYTES: Final = 1024 * 1024
 """Of inner packets waiting in one connection."""
 
@@ -99,6 +97,11 @@ class PlaneConnection(Connection):
         taken, plane.datagrams = plane.datagrams, []
         return taken
 
+    def on_ack(self, ranges: list[tuple[int, int]], delay: float, now: float) -> None:
+        """Give the plane an ACK that stood behind frames aioquic reads."""
+        if self.plane is not None:
+            self.plane.on_ack(ranges, delay, now)
+
     def on_handshake_confirmed(self) -> None:
         """Take over from aioquic."""
         if self.is_ending:
@@ -166,7 +169,7 @@ class PlaneConnection(Connection):
         super().set_max_udp_payload(size)
         if self.plane is not None:
             self.plane.set_datagram_size(self.datagram_size)
-            self._packets.drop_larger_than(self.max_datagram_payload - MIN_PREFIX)
+            self._packets.drop_larger_than(self.max_datagram_payload)
 
     # -- time
 

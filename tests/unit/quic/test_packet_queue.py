@@ -50,7 +50,7 @@ def test_too_large_packets_do_not_stop_the_others() -> None:
 def test_when_the_size_falls_what_no_longer_fits_is_counted() -> None:
     each = queue()
     push(each, [b"x" * 1400, b"small", b"y" * 1300])
-    each.drop_larger_than(1300)
+    each.drop_larger_than(len(PREFIX) + 1300)
     assert list(each.packets) == [b"small", b"y" * 1300]
     assert each.bytes == 1305
     assert each.drops == {DropReason.DATAGRAM_TOO_LARGE: 1}
