@@ -459,7 +459,7 @@ class PacketPlane:
         return 0 if oldest is None else self.path.next_number - oldest
 
     def _address_room(self) -> int:
-        """Return how many bytes may go to the active address: not validated, three times what came (RFC 9000 §8.1)."""
+        """Return how many bytes may go to the active address: unvalidated, three times what came (RFC 9000 §8)."""
         network = self.path.network
         return MAX_BATCH_BYTES if network.is_validated else network.bytes_received * 3 - network.bytes_sent
 
