@@ -16,35 +16,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from struct import Struct
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qtunnel.linux.vnet_hdr import (
+    HOST_SHIFT,
     MAX_SEGMENTS,
     MAX_SUPER_PACKET,
     NEEDS_CSUM,
+    PSH,
     SUM,
+    TCP,
+    TCP_CHECK,
+    UDP,
+    UDP_CHECK,
+    UDP_HEADER_SIZE,
     VNET_HEADER,
-    VNET_HEADER_SIZE,
-    Gso,
-    swapped,
+    Layout,
+    layout_of,
     word_sum,
 )
 
 __all__ = ["SuperPacket", "coalesce"]
 
-_TCP: Final = 6
-_UDP: Final = 17
-_UDP_HEADER: Final = 8
-_TCP_CHECK: Final = 16
-_UDP_CHECK: Final = 6
 _ACK: Final = 0x10
-_PSH: Final = 0x08
 _DONT_FRAGMENT: Final = 0x4000
+_MANY: Final = 6
+"""From so many packets on numpy verifies them together (measured by tests/bench/bench_tun_offload.py)."""
 _IPV4: Final = Struct(">2xHHHxBH").unpack_from
 """Total length, identification, flags and fragment offset, protocol, header checksum."""
 _IPV6: Final = Struct(">4xHB").unpack_from
@@ -55,33 +55,15 @@ _U32: Final = Struct(">I")
 
 @dataclass(slots=True)
 class SuperPacket:
-    """Packets first to first + count - 1 of the burst as one frame: virtio_net_hdr, header, payloads."""
+    """Packets first to first + count - 1 of the burst as one frame.
+
+    pieces: what to write, back to back: virtio_net_hdr and header, then payloads.
+    """
 
     first: int
     count: int
-    kind: Gso
-    frame: memoryview
-
-
-@dataclass(slots=True)
-class _Shape:
-    """Where things are in headers of one kind and size, as offsets and as masks over the header as a big number.
-
-    same: all bits of a header that a follower has equal to, or one step from, its predecessor's. Left out are the
-    checksum of TCP or UDP and the PSH bit. same_but_size: the lengths and the IPv4 checksum are left out as well.
-    sequence_step: one byte of payload. identification_step: the next identification and its header checksum.
-    """
-
-    kind: Gso
-    is_ipv4: bool
     is_tcp: bool
-    l4: int
-    header_size: int
-    check: int
-    same: int
-    same_but_size: int
-    sequence_step: int
-    identification_step: int
+    pieces: list[bytes]
 
 
 def coalesce(packets: Sequence[bytes], *, tcp: bool = True, udp: bool = True) -> list[SuperPacket]:
@@ -97,215 +79,171 @@ def coalesce(packets: Sequence[bytes], *, tcp: bool = True, udp: bool = True) ->
         if len(follower) > len(packet) or packet[12:24] != follower[12:24]:
             index += 1
             continue
-        shape = _shape_of(packet)
-        if shape is None or not (tcp if shape.is_tcp else udp):
+        layout = _layout(packet)
+        if layout is None or not (tcp if layout.is_tcp else udp):
             index += 1
             continue
-        stop = _end_of_run(packets, index, shape)
+        stop = _end_of_run(packets, index, layout)
         if stop - index > 1:
-            _verify(packets, index, stop, shape, found)
+            _verify(packets[index:stop], index, layout, found)
         index = stop
     return found
 
 
-@cache
-def _shape(is_ipv4: bool, is_tcp: bool, header_size: int) -> _Shape:
-    l4 = 20 if is_ipv4 else 40
-    check = _TCP_CHECK if is_tcp else _UDP_CHECK
-
-    def field(offset: int, size: int = 2, value: int = -1) -> int:
-        return (value & ((1 << size * 8) - 1)) << (header_size - offset - size) * 8
-
-    same = field(0, header_size) & ~field(l4 + check)
-    if is_tcp:
-        same &= ~field(l4 + 13, 1, _PSH)
-        kind = Gso.TCPV4 if is_ipv4 else Gso.TCPV6
-    else:
-        kind = Gso.UDP_L4
-    sizes = (field(2) | field(10)) if is_ipv4 else field(4)
-    if not is_tcp:
-        sizes |= field(l4 + 4)
-    return _Shape(
-        kind=kind,
-        is_ipv4=is_ipv4,
-        is_tcp=is_tcp,
-        l4=l4,
-        header_size=header_size,
-        check=check,
-        same=same,
-        same_but_size=same & ~sizes,
-        sequence_step=field(l4 + 4, 4, 1) if is_tcp else 0,
-        identification_step=field(4, 2, 1) - field(10, 2, 1) if is_ipv4 else 0,
-    )
-
-
-def _shape_of(packet: bytes) -> _Shape | None:
-    """Return the shape of a packet that may begin a super-packet, else None."""
+def _layout(packet: bytes) -> Layout | None:
+    """Return the layout of the headers of a packet that may begin a super-packet, else None."""
     size = len(packet)
     if size <= 28:
         return None
     if packet[0] == 0x45:
+        l4 = 20
         total, _, fragment, protocol, check = _IPV4(packet)
         # A checksum of 0xFFFF is right where 0 is (RFC 1624), but the kernel would write 0.
         if total != size or fragment & ~_DONT_FRAGMENT or check == SUM or word_sum(packet[:20]):
             return None
-        l4 = 20
     elif packet[0] >> 4 == 6 and size > 48:
+        l4 = 40
         total, protocol = _IPV6(packet)
         if total + 40 != size:
             return None
-        l4 = 40
     else:
         return None
-    if protocol == _TCP:
-        header_size = _tcp_header_end(packet, l4)
-    elif protocol == _UDP and _U16.unpack_from(packet, l4 + 4)[0] == size - l4:
-        header_size = l4 + _UDP_HEADER
+    if protocol == TCP:
+        # ACK and nothing else. A segment with PSH can be the last of a super-packet, never the first of two.
+        if size <= l4 + 20 or packet[l4 + 13] != _ACK or packet[l4 + 12] & 0x0F:
+            return None
+        header_size = l4 + (packet[l4 + 12] >> 4) * 4
+        if not l4 + 20 <= header_size < size:
+            return None
+    elif protocol == UDP and _U16.unpack_from(packet, l4 + 4)[0] == size - l4:
+        header_size = l4 + UDP_HEADER_SIZE
     else:
         return None
-    if not l4 < header_size < size:
-        return None
-    return _shape(l4 == 20, protocol == _TCP, header_size)
+    return layout_of(l4 == 20, protocol == TCP, l4, header_size)
 
 
-def _tcp_header_end(packet: bytes, l4: int) -> int:
-    """Return where the payload of a segment begins, or 0 unless its flags are ACK and nothing else.
+def _end_of_run(packets: Sequence[bytes], first: int, layout: Layout) -> int:
+    """Return the index after the last packet that continues the one at first; sums of TCP and UDP not looked at.
 
-    A segment with PSH can be the last of a super-packet, never the first of two.
-    """
-    if len(packet) <= l4 + 20 or packet[l4 + 13] != _ACK or packet[l4 + 12] & 0x0F:
-        return 0
-    size = (packet[l4 + 12] >> 4) * 4
-    return l4 + size if size >= 20 else 0
-
-
-def _end_of_run(packets: Sequence[bytes], first: int, shape: _Shape) -> int:
-    """Return the index after the last packet that continues the one at first; checksums of TCP and UDP not seen.
-
-    Two neighbours whose headers are equal but for one step have the step in its field, unless it carried over into
-    the next one: so a run ends before any of the counted fields would overflow.
+    A header equals its predecessor's plus one step, as numbers, exactly if each field does: for a run ends before
+    any of the counted fields would overflow into the next.
     """
     leader = packets[first]
-    size, header_size, same = len(leader), shape.header_size, shape.same
+    size, header_size = len(leader), layout.size
     payload = size - header_size
-    is_tcp = shape.is_tcp
-    header = int.from_bytes(leader[:header_size], "big") & same
-    step = shape.sequence_step * payload
-    most = min(len(packets) - first, MAX_SEGMENTS, max(1, (MAX_SUPER_PACKET - header_size) // payload))
-    if is_tcp:
-        most = min(most, (0xFFFFFFFF - _U32.unpack_from(leader, shape.l4 + 4)[0]) // payload + 1)
-    if shape.is_ipv4:
-        _, identification, fragment, _, check = _IPV4(leader)
-        follower = int.from_bytes(packets[first + 1][:header_size], "big")
-        if not fragment or (follower ^ header) & _identification(shape):
-            step += shape.identification_step
-            most = min(most, 0xFFFF - identification + 1, check + 1)
-    flags = shape.l4 + 13
+    # Everything but the checksum of TCP or UDP.
+    mask = (1 << header_size * 8) - 1 - SUM * layout.check_unit
     from_bytes = int.from_bytes
+    header = from_bytes(leader[:header_size], "big") & mask
+    step = layout.sequence_unit * payload
+    most = min(len(packets) - first, MAX_SEGMENTS, max(1, (MAX_SUPER_PACKET - header_size) // payload))
+    if layout.is_tcp:
+        most = min(most, (0xFFFFFFFF - _U32.unpack_from(leader, layout.l4 + 4)[0]) // payload + 1)
+    if layout.is_ipv4:
+        _, identification, fragment, _, check = _IPV4(leader)
+        if not fragment or packets[first + 1][4:6] != leader[4:6]:
+            step += layout.identification_unit - layout.ip_check_unit
+            most = min(most, 0xFFFF - identification + 1, check + 1)
     for index in range(first + 1, first + most):
         packet = packets[index]
         header += step
-        if len(packet) != size or from_bytes(packet[:header_size], "big") & same != header:
-            return index + _is_last(packet, size, header, shape)
-        if is_tcp and packet[flags] & _PSH:
-            return index + 1
+        if from_bytes(packet[:header_size], "big") & mask != header or len(packet) != size:
+            return index + _is_last(packet, size, header, layout)
     return first + most
 
 
-def _identification(shape: _Shape) -> int:
-    """Return the mask of the IPv4 identification."""
-    return 0xFFFF << (shape.header_size - 6) * 8
+def _is_last(packet: bytes, size: int, header: int, layout: Layout) -> bool:
+    """Return whether a packet can end a run that it does not continue: it is shorter, or has PSH, or both.
 
-
-def _is_last(packet: bytes, size: int, header: int, shape: _Shape) -> bool:
-    """Return whether a packet shorter than the others ends their run. header: the full-size one that would."""
-    if not shape.header_size < len(packet) < size:
+    header: the one that would continue it, but for the checksum of TCP or UDP.
+    """
+    length = len(packet)
+    if not layout.size < length <= size:
         return False
-    if (int.from_bytes(packet[: shape.header_size], "big") ^ header) & shape.same_but_size:
+    if (int.from_bytes(packet[: layout.size], "big") ^ header) & layout.fields:
         return False
-    if not shape.is_tcp and _U16.unpack_from(packet, shape.l4 + 4)[0] != len(packet) - shape.l4:
+    if not layout.is_tcp and _U16.unpack_from(packet, layout.l4 + 4)[0] != length - layout.l4:
         return False
-    if not shape.is_ipv4:
-        return bool(_IPV6(packet)[0] == len(packet) - 40)
+    if not layout.is_ipv4:
+        return bool(_IPV6(packet)[0] == length - 40)
     total, _, _, _, check = _IPV4(packet)
-    return total == len(packet) and check != SUM and not word_sum(packet[:20])
+    return total == length and check != SUM and not word_sum(packet[:20])
 
 
-def _verify(packets: Sequence[bytes], first: int, stop: int, shape: _Shape, found: list[SuperPacket]) -> None:
-    """Make super-packets of the packets of a run whose checksums are right."""
-    size = len(packets[first])
-    tail = packets[stop - 1] if len(packets[stop - 1]) != size else None
-    count = stop - first - (tail is not None)
-    if tail is not None and not _is_right(tail, shape):
-        tail = None
-    pad = b"\0" * (size & 1)  # rows of whole words; a zero more does not change a sum
-    joined = pad.join(packets[first : first + count]) + pad
-    words = np.frombuffer(joined, np.uint16).reshape(count, -1)
-    # From the source address on; with it come 4 + 4 or 16 + 16 bytes of pseudo-header.
-    addresses = 12 if shape.is_ipv4 else 8
-    rest = np.uint32(swapped(_pseudo_rest(shape, size - shape.l4)))
-    totals = np.add.reduce(words[:, addresses // 2 :], axis=1, dtype=np.uint32) + rest
-    is_right = (totals % SUM == 0) & (words[:, (shape.l4 + shape.check) // 2] != _not_sent(shape))
-    rows = words.view(np.uint8)
-    if is_right.all():
-        found.append(_build(packets, first, rows, tail, shape))
-        return
-    good = [*is_right.tolist(), False]
+def _verify(run: Sequence[bytes], first: int, layout: Layout, found: list[SuperPacket]) -> None:
+    """Make super-packets of the packets of a run whose checksums are right. first: its place in the burst."""
+    whole = len(run) if len(run[-1]) == len(run[0]) else len(run) - 1
+    if whole >= _MANY:
+        right, payloads = _verify_many(run[:whole], layout)
+        if whole < len(run) and right is not None:
+            right.append(_is_right(run[-1], layout))
+        elif whole < len(run):
+            right = None if _is_right(run[-1], layout) else [True] * whole + [False]
+        if right is None:
+            payloads += [each[layout.size :] for each in run[whole:]]
+            found.append(SuperPacket(first, len(run), layout.is_tcp, [_header(run, layout), *payloads]))
+            return
+    else:
+        right = [_is_right(packet, layout) for packet in run]
     begin = 0
-    for index, right in enumerate(good):
-        if not right:
-            ending = tail if index == count else None
-            if index - begin + (ending is not None) > 1 and index > begin:
-                found.append(_build(packets, first + begin, rows[begin:index], ending, shape))
-            begin = index + 1
+    for index in range(len(run) + 1):
+        if index < len(run) and right[index]:
+            continue
+        if index - begin > 1:
+            part = run[begin:index]
+            pieces = [_header(part, layout), *(packet[layout.size :] for packet in part)]
+            found.append(SuperPacket(first + begin, len(part), layout.is_tcp, pieces))
+        begin = index + 1
 
 
-def _is_right(packet: bytes, shape: _Shape) -> bool:
+def _is_right(packet: bytes, layout: Layout) -> bool:
     """Return whether the checksum of TCP or UDP is right and the one the kernel would write."""
-    total = word_sum(memoryview(packet)[12 if shape.is_ipv4 else 8 :]) + _pseudo_rest(
-        shape, len(packet) - shape.l4
-    )
-    return total % SUM == 0 and _U16.unpack_from(packet, shape.l4 + shape.check)[0] != _not_sent(shape)
+    total = word_sum(memoryview(packet)[12 if layout.is_ipv4 else 8 :]) + _pseudo_rest(layout, len(packet))
+    return total % SUM == 0 and packet[layout.check : layout.check + 2] != _never(layout)
 
 
-def _not_sent(shape: _Shape) -> int:
-    """Return the zero that is no checksum of TCP (it sends 0), or means that there is none in UDP (RFC 768)."""
-    return SUM if shape.is_tcp else 0
+def _verify_many(packets: Sequence[bytes], layout: Layout) -> tuple[list[bool] | None, list[bytes]]:
+    """Return which packets _is_right is true of, None for all, and all payloads as one; they are of one size."""
+    size = len(packets[0])
+    pad = b"\0" * (size & 1)  # rows of whole words; a zero more does not change a sum
+    words = np.frombuffer(pad.join(packets) + pad, np.uint16).reshape(len(packets), -1)
+    # From the source address on; with it come 4 + 4 or 16 + 16 bytes of pseudo-header.
+    rest = (_pseudo_rest(layout, size) << HOST_SHIFT) % SUM
+    summed = words[:, 6 if layout.is_ipv4 else 4 :]
+    wrong = np.add.reduce(summed, axis=1, dtype=np.uint32, initial=rest) % SUM
+    never = words[:, layout.check // 2] == int.from_bytes(_never(layout))
+    payloads = words.view(np.uint8)[:, layout.size : size].tobytes()
+    if not np.count_nonzero(wrong) and not np.count_nonzero(never):
+        return None, [payloads]
+    return ((wrong == 0) & ~never).tolist(), [payloads]
 
 
-def _pseudo_rest(shape: _Shape, l4_size: int) -> int:
-    """Return the sum of the pseudo-header without its addresses."""
-    return (_TCP if shape.is_tcp else _UDP) + l4_size
+def _never(layout: Layout) -> bytes:
+    """Return the checksum that is the other zero in TCP, and says that there is none in UDP (RFC 768)."""
+    return b"\xff\xff" if layout.is_tcp else b"\0\0"
 
 
-def _build(
-    packets: Sequence[bytes], first: int, rows: NDArray[np.uint8], tail: bytes | None, shape: _Shape
-) -> SuperPacket:
-    """Write virtio_net_hdr, header and payloads into one buffer."""
-    leader = packets[first]
-    size, header_size, l4 = len(leader), shape.header_size, shape.l4
-    payload = size - header_size
-    count = len(rows)
-    whole = payload * count
-    total = header_size + whole + (0 if tail is None else len(tail) - header_size)
-    header = bytearray(leader[:header_size])
-    if shape.is_ipv4:
-        _U16.pack_into(header, 2, total)
-        _U16.pack_into(header, 10, 0)
-        _U16.pack_into(header, 10, SUM - word_sum(header[:20]))
-    else:
-        _U16.pack_into(header, 4, total - 40)
-    if not shape.is_tcp:
-        _U16.pack_into(header, l4 + 4, total - l4)
-    else:
-        header[l4 + 13] |= (packets[first + count - 1] if tail is None else tail)[l4 + 13] & _PSH
-    addresses = header[12:20] if shape.is_ipv4 else header[8:40]
-    _U16.pack_into(header, l4 + shape.check, (word_sum(addresses) + _pseudo_rest(shape, total - l4)) % SUM)
-    vnet = VNET_HEADER.pack(NEEDS_CSUM, shape.kind, header_size, payload, l4, shape.check)
-    frame = np.empty(VNET_HEADER_SIZE + total, np.uint8)
-    start = VNET_HEADER_SIZE + header_size
-    frame[:start] = np.frombuffer(vnet + header, np.uint8)
-    frame[start : start + whole].reshape(count, payload)[:] = rows[:, header_size:size]
-    if tail is not None:
-        frame[start + whole :] = np.frombuffer(tail, np.uint8, offset=header_size)
-    return SuperPacket(first, count + (tail is not None), shape.kind, frame.data)
+def _pseudo_rest(layout: Layout, size: int) -> int:
+    """Return the sum of the pseudo-header without its addresses, for a packet of size bytes."""
+    return (TCP if layout.is_tcp else UDP) + size - layout.l4
+
+
+def _header(run: Sequence[bytes], layout: Layout) -> bytes:
+    """Return virtio_net_hdr, IP and transport header of the super-packet of all packets of a run."""
+    leader, last = run[0], run[-1]
+    payload = len(leader) - layout.size
+    total = len(leader) + payload * (len(run) - 2) + len(last) - layout.size
+    grown = total - len(leader)
+    header = int.from_bytes(leader[: layout.size], "big") + grown * layout.length_unit
+    if layout.is_tcp:
+        header += (last[layout.l4 + 13] & PSH) * layout.flags_unit
+    if layout.is_ipv4:
+        check = int.from_bytes(leader[10:12], "big")
+        # The checksum is the complement of a sum that grows by as much; it never was SUM.
+        header += ((check - grown) % SUM - check) * layout.ip_check_unit
+    pseudo = word_sum(leader[12:20] if layout.is_ipv4 else leader[8:40]) + _pseudo_rest(layout, total)
+    check = int.from_bytes(leader[layout.check : layout.check + 2], "big")
+    header += (pseudo % SUM - check) * layout.check_unit
+    offset = TCP_CHECK if layout.is_tcp else UDP_CHECK
+    vnet = VNET_HEADER.pack(NEEDS_CSUM, layout.kind, layout.size, payload, layout.l4, offset)
+    return vnet + header.to_bytes(layout.size, "big")

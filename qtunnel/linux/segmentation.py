@@ -10,6 +10,7 @@ Many segments are made as the rows of one array, few of them one by one: numpy t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
@@ -18,30 +19,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qtunnel.linux.vnet_hdr import (
+    CWR,
+    FIN_PSH,
     GSO_ECN,
+    HOST_SHIFT,
     MAX_SEGMENTS,
     NEEDS_CSUM,
     SUM,
+    TCP,
+    TCP_CHECK,
+    UDP,
+    UDP_CHECK,
+    UDP_HEADER_SIZE,
     VNET_HEADER,
     VNET_HEADER_SIZE,
     Gso,
-    swapped,
+    Layout,
+    layout_of,
     word_sum,
 )
 
-__all__ = ["Segmenter", "complete_checksum"]
+__all__ = ["Segmenter", "complete_checksums"]
 
-_TCP: Final = 6
-_UDP: Final = 17
-_UDP_HEADER: Final = 8
-_TCP_CHECK: Final = 16
-_UDP_CHECK: Final = 6
-_FIN_PSH: Final = 0x09
-_CWR: Final = 0x80
 _U16: Final = Struct(">H")
 _U32: Final = Struct(">I")
-_FEW: Final = 4
-"""Up to this many segments are made one by one (measured by tests/bench/bench_tun_offload.py)."""
+_MANY: Final = 20
+"""From so many segments on, rows are faster (measured by tests/bench/bench_tun_offload.py)."""
+_MANY_CHECKSUMS: Final = 8
 _ROWS_SIZE: Final = 1 << 16
 _MAX_GEOMETRIES: Final = 16
 _COUNTING: Final = np.arange(MAX_SEGMENTS, dtype=np.uint32)
@@ -49,46 +53,30 @@ _COUNTING: Final = np.arange(MAX_SEGMENTS, dtype=np.uint32)
 
 @dataclass(slots=True)
 class _Super:
-    """A super-packet, taken apart. header: IP and transport header, as they came.
+    """A super-packet, taken apart. size: payload bytes of each segment but the last.
 
-    l4: where the transport header begins. size: payload bytes of each segment but the last. total: all of them.
+    first_flags, last_flags: TCP flags that only the first and the last segment have. header: of a full segment
+    with the super-packet's sequence number and identification, without those flags and with zero for checksums.
+    pseudo: the sum of the pseudo-header of a full segment. missing: bytes that the last segment is shorter.
     """
 
+    layout: Layout
     header: bytearray
     payload: memoryview
-    is_tcp: bool
-    is_ipv4: bool
-    l4: int
     size: int
-    total: int
+    segments: int
+    first_flags: int
+    last_flags: int
+    pseudo: int
+    missing: int
 
     @property
-    def segments(self) -> int:
-        return -(-self.total // self.size)
+    def sequence(self) -> int:
+        return int(_U32.unpack_from(self.header, self.layout.l4 + 4)[0]) if self.layout.is_tcp else 0
 
-
-class _Rows:
-    """An array of which each row is one segment, for one geometry, and the columns that differ between rows."""
-
-    __slots__ = ("bytes", "identifications", "ip_checks", "l4_checks", "l4_words", "packets", "sequences", "views")
-
-    def __init__(self, header_size: int, size: int, l4: int, check: int) -> None:
-        length = header_size + size
-        # Rows begin at even offsets; the odd byte after a packet stays zero.
-        stride = length + (length & 1)
-        count = max(1, min(MAX_SEGMENTS, _ROWS_SIZE // stride))
-        self.bytes: NDArray[np.uint8] = np.zeros((count, stride), np.uint8)
-
-        def column(offset: int, kind: str) -> NDArray[Any]:
-            return np.ndarray((count,), kind, self.bytes, offset, (stride,))
-
-        self.l4_words = self.bytes.view(np.uint16)[:, l4 // 2 :]
-        self.l4_checks = column(l4 + check, "=u2")
-        self.identifications = column(4, ">u2")
-        self.ip_checks = column(10, ">u2")
-        self.sequences = column(l4 + 4, ">u4")
-        self.packets = column(0, f"V{length}")
-        self.views = [memoryview(row) for row in self.bytes]
+    @property
+    def identification(self) -> int:
+        return int(_U16.unpack_from(self.header, 4)[0]) if self.layout.is_ipv4 else 0
 
 
 class Segmenter:
@@ -97,220 +85,263 @@ class Segmenter:
     __slots__ = ("_rows",)
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[int, int, int, bool], _Rows] = {}
+        self._rows: dict[tuple[Layout, int], _Rows] = {}
 
     def split(self, frame: memoryview) -> list[bytes]:
-        """Return the IP packets of one frame, complete with checksums; none when its header makes no sense.
+        """Return the segments of a super-packet, complete with checksums; none when the frame makes no sense.
 
-        frame: virtio_net_hdr and IP packet, writable; it is not needed afterwards.
+        frame: virtio_net_hdr with a gso_type, and IP packet; it is not needed afterwards.
         """
         if len(frame) <= VNET_HEADER_SIZE:
             return []
-        flags, gso_type, _, gso_size, csum_start, csum_offset = VNET_HEADER.unpack_from(frame)
-        packet = frame[VNET_HEADER_SIZE:]
-        if gso_type == Gso.NONE:
-            if flags & NEEDS_CSUM and not complete_checksum(packet, csum_start, csum_offset):
-                return []
-            return [bytes(packet)]
+        flags, gso_type, _, size, l4, check = VNET_HEADER.unpack_from(frame)
         if not flags & NEEDS_CSUM:
             return []
-        parsed = _parse(packet, gso_type & ~GSO_ECN, gso_size, csum_start, csum_offset)
-        if parsed is None:
+        packet = frame[VNET_HEADER_SIZE:]
+        layout = _layout(packet, gso_type & ~GSO_ECN, l4, check)
+        if layout is None or not size:
             return []
-        return _cut_few(parsed) if parsed.segments <= _FEW else self._cut_many(parsed)
+        parsed = _parse(packet, layout, size)
+        if parsed.segments < _MANY and not _wraps(parsed) and (not size & 1 or parsed.segments <= 4):
+            return _cut_few(parsed)
+        return self._cut_many(parsed)
 
     def _cut_many(self, packet: _Super) -> list[bytes]:
-        rows = self._rows_for(packet)
-        count = packet.segments
-        packets: list[bytes] = []
-        for first in range(0, count, len(rows.bytes)):
-            packets += _fill(rows, packet, first, min(len(rows.bytes), count - first))
-        return packets
-
-    def _rows_for(self, packet: _Super) -> _Rows:
-        key = (len(packet.header), packet.size, packet.l4, packet.is_tcp)
+        key = (packet.layout, packet.size)
         rows = self._rows.get(key)
         if rows is None:
             if len(self._rows) >= _MAX_GEOMETRIES:
                 self._rows.clear()
-            check = _TCP_CHECK if packet.is_tcp else _UDP_CHECK
-            rows = self._rows[key] = _Rows(len(packet.header), packet.size, packet.l4, check)
-        return rows
+            rows = self._rows[key] = _Rows(packet.layout, packet.size)
+        packets: list[bytes] = []
+        for first in range(0, packet.segments, rows.count):
+            packets += rows.fill(packet, first, min(rows.count, packet.segments - first))
+        return packets
 
 
-def complete_checksum(packet: memoryview, start: int, offset: int) -> bool:
-    """Complete the checksum the sender left to its device; return False when start or offset is out of range.
+def complete_checksums(packets: Sequence[bytes], start: int, offset: int) -> list[bytes]:
+    """Complete the checksums a sender left to its device, in packets of one size; none if the field is outside.
 
-    As skb_checksum_help: a sum of zero is sent as 0xFFFF, whatever the protocol.
+    start: where the sum begins. offset: of the checksum from there. As skb_checksum_help: a sum of zero is sent as
+    0xFFFF, whatever the protocol.
     """
-    field = start + offset
-    if field + 2 > len(packet):
-        return False
-    _U16.pack_into(packet, field, SUM - word_sum(packet[start:]))
-    return True
+    field, size = start + offset, len(packets[0])
+    if field + 2 > size:
+        return []
+    if len(packets) < _MANY_CHECKSUMS or start & 1 or field & 1:
+        return [_complete(packet, start, field) for packet in packets]
+    pad = b"\0" * (size & 1)
+    words = np.frombuffer(bytearray(pad.join(packets) + pad), np.uint16).reshape(len(packets), -1)
+    words[:, field // 2] = SUM - np.add.reduce(words[:, start // 2 :], axis=1, dtype=np.uint32) % SUM
+    return _as_bytes(np.ndarray((len(packets),), f"V{size}", words, 0, words.strides[:1]))
 
 
-def _parse(packet: memoryview, kind: int, size: int, l4: int, check: int) -> _Super | None:
-    """Take a super-packet apart; None when it is not what its virtio_net_hdr says."""
-    is_tcp = kind in (Gso.TCPV4, Gso.TCPV6)
-    if not size or not (is_tcp or kind == Gso.UDP_L4) or check != (_TCP_CHECK if is_tcp else _UDP_CHECK):
-        return None
-    length = len(packet)
-    if length < l4 + (20 if is_tcp else _UDP_HEADER):
-        return None
-    version = packet[0] >> 4
-    if version == 4:
-        # l4 is 20 at least: the other fields are there.
-        protocol = _TCP if is_tcp else _UDP
-        if kind == Gso.TCPV6 or l4 < 20 or l4 != (packet[0] & 15) * 4 or packet[9] != protocol:
-            return None
-    elif version != 6 or kind == Gso.TCPV4 or l4 < 40 or l4 & 1:
-        return None
-    header_size = l4 + ((packet[l4 + 12] >> 4) * 4 if is_tcp else _UDP_HEADER)
-    if header_size < l4 + _UDP_HEADER or (is_tcp and header_size < l4 + 20) or header_size >= length:
-        return None
-    return _Super(
-        header=bytearray(packet[:header_size]),
-        payload=packet[header_size:],
-        is_tcp=is_tcp,
-        is_ipv4=version == 4,
-        l4=l4,
-        size=size,
-        total=length - header_size,
-    )
+def _complete(packet: bytes, start: int, field: int) -> bytes:
+    check = SUM - word_sum(memoryview(packet)[start:])
+    return packet[:field] + _U16.pack(check) + packet[field + 2 :]
 
 
-def _flags(packet: _Super, index: int) -> int:
-    """Return the TCP flags of a segment: FIN and PSH end the data, CWR is said once (RFC 3168 §6.1.2)."""
-    flags = packet.header[packet.l4 + 13]
-    if index:
-        flags &= ~_CWR
-    return flags if index == packet.segments - 1 else flags & ~_FIN_PSH
-
-
-def _length_correction(packet: _Super, size: int) -> int:
-    """Return what makes up for the length in the pseudo-header, which is the super-packet's, modulo SUM."""
-    return (size - packet.total) % SUM
-
-
-def _set_lengths(packet: _Super, header: bytearray | memoryview, size: int) -> None:
-    """Write the lengths of a segment with size bytes of payload."""
-    l4, header_size = packet.l4, len(packet.header)
-    if packet.is_ipv4:
-        _U16.pack_into(header, 2, header_size + size)
-    else:
-        _U16.pack_into(header, 4, header_size + size - 40)
-    if not packet.is_tcp:
-        _U16.pack_into(header, l4 + 4, header_size + size - l4)
-
-
-def _set_ip_checksum(packet: _Super, header: bytearray | memoryview) -> None:
-    _U16.pack_into(header, 10, 0)
-    _U16.pack_into(header, 10, SUM - (word_sum(header[: packet.l4]) or SUM))
-
-
-def _l4_checksum(packet: _Super, total: int) -> int:
-    """Return the checksum for a sum; where it is zero, UDP sends the other zero (RFC 768)."""
-    return SUM - (total % SUM or (SUM if packet.is_tcp else 0))
-
-
-def _cut_few(packet: _Super) -> list[bytes]:
-    """Make the segments one by one."""
-    header, l4 = packet.header, packet.l4
-    header_size = len(header)
-    sequence = _U32.unpack_from(header, l4 + 4)[0]
-    identification = _U16.unpack_from(header, 4)[0]
-    check = l4 + (_TCP_CHECK if packet.is_tcp else _UDP_CHECK)
-    packets = []
-    for index, start in enumerate(range(0, packet.total, packet.size)):
-        payload = packet.payload[start : start + packet.size]
-        segment = bytearray(header_size + len(payload))
-        segment[:header_size] = header
-        segment[header_size:] = payload
-        _set_lengths(packet, segment, len(payload))
-        if packet.is_ipv4:
-            _U16.pack_into(segment, 4, (identification + index) & 0xFFFF)
-            _set_ip_checksum(packet, segment)
-        if packet.is_tcp:
-            _U32.pack_into(segment, l4 + 4, (sequence + start) & 0xFFFFFFFF)
-            segment[l4 + 13] = _flags(packet, index)
-        total = word_sum(memoryview(segment)[l4:]) + _length_correction(packet, len(payload))
-        _U16.pack_into(segment, check, _l4_checksum(packet, total))
-        packets.append(bytes(segment))
-    return packets
-
-
-def _fill(rows: _Rows, packet: _Super, first: int, count: int) -> list[bytes]:
-    """Make count segments from number first on, as rows."""
-    header_size, size = len(packet.header), packet.size
-    rows.bytes[:count, :header_size] = np.frombuffer(_template(packet), np.uint8)
-    start = first * size
-    whole = min(count, (packet.total - start) // size)
-    payload = np.frombuffer(packet.payload, np.uint8, whole * size, start)
-    rows.bytes[:whole, header_size : header_size + size] = payload.reshape(whole, size)
-    if packet.is_tcp:
-        _count_sequences(rows, packet, first, count)
-    if packet.is_ipv4:
-        _count_identifications(rows, packet, first, count)
-    rest = packet.payload[start + whole * size : start + count * size]
-    if rest:
-        _fill_last(rows, packet, whole, rest)
-    totals = np.add.reduce(rows.l4_words[:count], axis=1, dtype=np.uint32)
-    correction = np.uint32(swapped(_length_correction(packet, size)))
-    if packet.is_tcp:  # as in _l4_checksum
-        rows.l4_checks[:count] = SUM - 1 - (totals + (correction + np.uint32(SUM - 1))) % SUM
-    else:
-        rows.l4_checks[:count] = SUM - (totals + correction) % SUM
-    if not rest:
-        return _bytes_of(rows.packets[:whole])
-    total = int(totals[whole]) + swapped(_length_correction(packet, len(rest)))
-    rows.l4_checks[whole] = _l4_checksum(packet, total)
-    return [*_bytes_of(rows.packets[:whole]), bytes(rows.views[whole][: header_size + len(rest)])]
-
-
-def _bytes_of(packets: NDArray[Any]) -> list[bytes]:
-    """Return an array of void items as bytes; one call, 0.09 us a packet."""
+def _as_bytes(packets: NDArray[Any]) -> list[bytes]:
+    """Return the items of an array of void: one call, 0.09 us a packet."""
     found: list[bytes] = packets.tolist()
     return found
 
 
-def _template(packet: _Super) -> bytearray:
-    """Return the header of a segment in the middle, with its place among them and its checksums still to come."""
-    header = bytearray(packet.header)
-    _set_lengths(packet, header, packet.size)
-    if packet.is_tcp:
-        header[packet.l4 + 13] &= ~(_CWR | _FIN_PSH)
-    return header
+def _layout(packet: memoryview, kind: int, l4: int, check: int) -> Layout | None:
+    """Return the layout of a super-packet's header; None when it is not what its virtio_net_hdr says."""
+    is_tcp = kind in (Gso.TCPV4, Gso.TCPV6)
+    if check != (TCP_CHECK if is_tcp else UDP_CHECK) or not (is_tcp or kind == Gso.UDP_L4):
+        return None
+    if l4 < 20 or len(packet) < l4 + (20 if is_tcp else UDP_HEADER_SIZE):
+        return None
+    version = packet[0] >> 4
+    if version == 4:
+        if kind == Gso.TCPV6 or l4 != (packet[0] & 15) * 4 or packet[9] != (TCP if is_tcp else UDP):
+            return None
+    elif version != 6 or kind == Gso.TCPV4 or l4 < 40 or l4 & 1:
+        # Which header precedes l4 is not checked: extension headers may be there, and the kernel knew.
+        return None
+    size = l4 + ((packet[l4 + 12] >> 4) * 4 if is_tcp else UDP_HEADER_SIZE)
+    if size >= len(packet) or (is_tcp and size < l4 + 20):
+        return None
+    return layout_of(version == 4, is_tcp, l4, size)
 
 
-def _count_sequences(rows: _Rows, packet: _Super, first: int, count: int) -> None:
-    """Write sequence numbers, and the flags of the first and the last segment."""
-    l4, size = packet.l4, packet.size
-    sequence = (_U32.unpack_from(packet.header, l4 + 4)[0] + first * size) & 0xFFFFFFFF
-    rows.sequences[:count] = _COUNTING[:count] * np.uint32(size) + np.uint32(sequence)
-    for index in (0, count - 1):
-        rows.views[index][l4 + 13] = _flags(packet, first + index)
+def _parse(packet: memoryview, layout: Layout, size: int) -> _Super:
+    header = bytearray(packet[: layout.size])
+    payload = packet[layout.size :]
+    l4, total = layout.l4, len(payload)
+    size = min(size, total)
+    full = layout.size + size
+    # The pseudo-header's sum is in the checksum field, with the length of the super-packet.
+    pseudo = _U16.unpack_from(header, layout.check)[0] + size - total
+    header[layout.check : layout.check + 2] = b"\0\0"
+    first_flags = last_flags = 0
+    if layout.is_tcp:
+        flags = header[l4 + 13]
+        first_flags, last_flags = flags & CWR, flags & FIN_PSH
+        header[l4 + 13] = flags & ~(CWR | FIN_PSH)
+    else:
+        _U16.pack_into(header, l4 + 4, full - l4)
+    if layout.is_ipv4:
+        _U16.pack_into(header, 2, full)
+        header[10:12] = b"\0\0"
+    else:
+        _U16.pack_into(header, 4, full - 40)
+    segments = -(-total // size)
+    return _Super(
+        layout, header, payload, size, segments, first_flags, last_flags, pseudo, segments * size - total
+    )
 
 
-def _count_identifications(rows: _Rows, packet: _Super, first: int, count: int) -> None:
-    """Write IPv4 identifications and header checksums."""
-    identification = _U16.unpack_from(packet.header, 4)[0]
-    identifications = (_COUNTING[:count] + np.uint32(identification + first)) & 0xFFFF
-    rows.identifications[:count] = identifications
-    header = _template(packet)[: packet.l4]
-    header[4:6] = header[10:12] = b"\0\0"
-    # As in _l4_checksum for TCP: the sum is never zero, so its complement is never 0xFFFF.
-    total = np.uint32(word_sum(header) + SUM - 1)
-    rows.ip_checks[:count] = SUM - 1 - (identifications + total) % SUM
+def _cut_few(packet: _Super) -> list[bytes]:
+    """Make the segments one by one: header and sums of each are those before and a step.
+
+    No counted field may overflow.
+    """
+    layout, payload, size = packet.layout, packet.payload, packet.size
+    number = int.from_bytes(packet.header, "big")
+    step = layout.sequence_unit * size + layout.identification_unit
+    l4_sum = packet.pseudo + word_sum(packet.header[layout.l4 :])
+    l4_step = size if layout.is_tcp else 0
+    no_sum = SUM if layout.is_tcp else 0  # for a sum of zero TCP sends zero, UDP the other zero (RFC 768)
+    ip_sum = word_sum(packet.header[: layout.l4])
+    missing, flags = 0, packet.first_flags
+    last = packet.segments - 1
+    packets = []
+    for index, payload_sum in enumerate(_payload_sums(packet)):
+        if index == last:
+            flags |= packet.last_flags
+            missing = packet.missing
+        # In UDP the length is there twice, in its header and in the pseudo-header.
+        total = l4_sum + flags + payload_sum - (missing if layout.is_tcp else 2 * missing)
+        header = number + (SUM - (total % SUM or no_sum)) * layout.check_unit
+        if layout.is_ipv4:
+            header += (SUM - ((ip_sum - missing) % SUM or SUM)) * layout.ip_check_unit
+        if flags or missing:
+            header += flags * layout.flags_unit - missing * layout.length_unit
+        start = index * size
+        packets.append(header.to_bytes(layout.size, "big") + payload[start : start + size])
+        number += step
+        l4_sum += l4_step
+        ip_sum += 1
+        flags = 0
+    return packets
 
 
-def _fill_last(rows: _Rows, packet: _Super, index: int, rest: memoryview) -> None:
-    """Write payload and lengths of a segment shorter than the others, and zeros after it."""
-    row = rows.views[index]
-    header_size = len(packet.header)
-    end = header_size + len(rest)
-    row[header_size:end] = rest
-    row[end:] = bytes(len(row) - end)
-    _set_lengths(packet, row, len(rest))
-    if packet.is_ipv4:
-        _set_ip_checksum(packet, row)
+def _payload_sums(packet: _Super) -> list[int]:
+    """Return a sum over big-endian words for the payload of each segment."""
+    payload, size = packet.payload, packet.size
+    if size & 1:
+        return [word_sum(payload[start : start + size]) for start in range(0, len(payload), size)]
+    whole = len(payload) // size
+    words = np.frombuffer(payload, np.uint16, whole * size >> 1).reshape(whole, size >> 1)
+    sums = [total << HOST_SHIFT for total in np.add.reduce(words, axis=1, dtype=np.uint32).tolist()]
+    if packet.missing:
+        sums.append(word_sum(payload[whole * size :]))
+    return sums
+
+
+def _wraps(packet: _Super) -> bool:
+    """Return whether a sequence number or an identification overflows in a super-packet."""
+    return packet.identification + packet.segments > 0x10000 or packet.sequence + len(packet.payload) > 1 << 32
+
+
+class _Rows:
+    """An array of which each row is one segment, for one geometry, and the columns that differ between rows.
+
+    Rows begin at even offsets; the odd byte after a packet stays zero.
+    """
+
+    __slots__ = (
+        "_array",
+        "_headers",
+        "_identifications",
+        "_ip_checks",
+        "_l4_checks",
+        "_l4_words",
+        "_layout",
+        "_packets",
+        "_payloads",
+        "_sequences",
+        "_size",
+        "_steps",
+        "_views",
+        "count",
+    )
+
+    def __init__(self, layout: Layout, size: int) -> None:
+        length = layout.size + size
+        stride = length + (length & 1)
+        count = max(1, min(MAX_SEGMENTS, _ROWS_SIZE // stride))
+        array = np.zeros((count, stride), np.uint8)
+
+        def column(offset: int, kind: str) -> NDArray[Any]:
+            return np.ndarray((count,), kind, array, offset, (stride,))
+
+        self.count = count
+        self._layout = layout
+        self._size = size
+        self._steps = _COUNTING[:count] * np.uint32(size)
+        self._array = array
+        self._headers = array[:, : layout.size]
+        self._payloads = array[:, layout.size : length]
+        self._l4_words = array.view(np.uint16)[:, layout.l4 // 2 :]
+        self._l4_checks = column(layout.check, "=u2")
+        self._sequences = column(layout.l4 + 4, ">u4") if layout.is_tcp else None
+        self._identifications = column(4, ">u2") if layout.is_ipv4 else None
+        self._ip_checks = column(10, ">u2")
+        self._packets = column(0, f"V{length}")
+        self._views = [array[index].data for index in range(count)]
+
+    def fill(self, packet: _Super, first: int, count: int) -> list[bytes]:
+        """Return count segments from number first on, at most self.count."""
+        layout, size, payload = self._layout, self._size, packet.payload
+        self._headers[:count] = np.frombuffer(packet.header, np.uint8)
+        start = first * size
+        whole = min(count, (len(payload) - start) // size)
+        self._payloads[:whole] = np.frombuffer(payload, np.uint8, whole * size, start).reshape(whole, size)
+        if self._sequences is not None:
+            sequence = (packet.sequence + start) & 0xFFFFFFFF
+            self._sequences[:count] = self._steps[:count] + np.uint32(sequence)
+        if self._identifications is not None:
+            identifications = (_COUNTING[:count] + (packet.identification + first)) & 0xFFFF
+            self._identifications[:count] = identifications
+            # The sum is never zero, so its complement never 0xFFFF.
+            total = (word_sum(packet.header[: layout.l4]) - packet.identification) % SUM + SUM - 1
+            self._ip_checks[:count] = SUM - 1 - (identifications + total) % SUM
+        if first == 0 and packet.first_flags:
+            self._views[0][layout.l4 + 13] |= packet.first_flags
+        if first + count == packet.segments:
+            self._finish_last(packet, count - 1)
+        # As _cut_few has it: for a sum of zero TCP sends zero, UDP the other zero.
+        bias = SUM - 1 if layout.is_tcp else 0
+        pseudo = (packet.pseudo << HOST_SHIFT) % SUM + bias
+        totals = np.add.reduce(self._l4_words[:count], axis=1, dtype=np.uint32, initial=pseudo)
+        if whole < count:  # the last has another length in its pseudo-header
+            totals[whole] += (-packet.missing << HOST_SHIFT) % SUM
+        self._l4_checks[:count] = (bias or SUM) - totals % SUM
+        packets = _as_bytes(self._packets[:whole])
+        if whole < count:
+            packets.append(bytes(self._views[whole][: layout.size + size - packet.missing]))
+        return packets
+
+    def _finish_last(self, packet: _Super, index: int) -> None:
+        """Write what only the last segment has: its flags, its lengths, what there is of payload and zeros."""
+        layout, row = self._layout, self._views[index]
+        if packet.last_flags:
+            row[layout.l4 + 13] |= packet.last_flags
+        if not packet.missing:
+            return
+        rest = self._size - packet.missing
+        end = layout.size + rest
+        row[layout.size : end] = packet.payload[-rest:]
+        row[end:] = bytes(len(row) - end)
+        if not layout.is_tcp:
+            _U16.pack_into(row, layout.l4 + 4, end - layout.l4)
+        if not layout.is_ipv4:
+            _U16.pack_into(row, 4, end - 40)
+            return
+        _U16.pack_into(row, 2, end)
+        row[10:12] = b"\0\0"
+        _U16.pack_into(row, 10, SUM - (word_sum(row[: layout.l4]) or SUM))

@@ -25,8 +25,8 @@ from qtunnel.burst import MAX_BURST
 from qtunnel.errors import SystemSetupError
 from qtunnel.linux.coalescing import SuperPacket, coalesce
 from qtunnel.linux.netlink import Netlink
-from qtunnel.linux.segmentation import Segmenter
-from qtunnel.linux.vnet_hdr import MAX_SEGMENTS, NEEDS_CSUM, NO_OFFLOAD, VNET_HEADER_SIZE, Gso
+from qtunnel.linux.segmentation import Segmenter, complete_checksums
+from qtunnel.linux.vnet_hdr import MAX_SEGMENTS, NEEDS_CSUM, NO_OFFLOAD, VNET_HEADER, VNET_HEADER_SIZE
 
 __all__ = ["Tun", "TunCounters"]
 
@@ -156,6 +156,7 @@ class Tun:
         At most one super-packet more. Errors are counted, never raised.
         """
         packets: list[bytes] = []
+        incomplete: list[tuple[int, bytes]] = []  # index of a packet, and its virtio_net_hdr
         fd, buffer, buffers = self._fd, self._buffer, self._buffers
         has_vnet_header = self._has_vnet_header
         before = self.counters.super_packets_read
@@ -175,25 +176,50 @@ class Tun:
                 break
             if not has_vnet_header:
                 packets.append(bytes(buffer[:size]))
-            elif buffer[0] & NEEDS_CSUM or buffer[1]:
+            elif buffer[1]:
                 packets += self._split(size)
                 if len(packets) >= MAX_BURST or self.counters.super_packets_read - before >= _MAX_SUPER_PACKETS:
                     break
             else:
+                if buffer[0] & NEEDS_CSUM:
+                    incomplete.append((len(packets), bytes(buffer[:VNET_HEADER_SIZE])))
                 packets.append(bytes(buffer[VNET_HEADER_SIZE:size]))
+        if incomplete:
+            self._complete(packets, incomplete)
         return packets
 
     def _split(self, size: int) -> list[bytes]:
-        """Return the packets of the frame in the buffer; none, counted, when it makes no sense."""
+        """Return the segments of the super-packet in the buffer; none, counted, when it makes no sense."""
         packets = self._segmenter.split(self._buffer[:size])
-        if not packets:
-            self.counters.bad_frames += 1
-            self._on_bad_frame()
-        elif self._buffer[1]:
+        if packets:
             self.counters.super_packets_read += 1
             self.counters.segments_read += len(packets)
             self._refused_reads = 0
+        else:
+            self.counters.bad_frames += 1
+            self._on_bad_frame()
         return packets
+
+    def _complete(self, packets: list[bytes], incomplete: list[tuple[int, bytes]]) -> None:
+        """Complete the checksums of the packets at these indices, or drop and count what makes no sense.
+
+        Those of one size and virtio_net_hdr are done together, wherever they are.
+        """
+        groups: dict[tuple[bytes, int], list[int]] = {}
+        for index, header in incomplete:
+            groups.setdefault((header, len(packets[index])), []).append(index)
+        dropped: list[int] = []
+        for (header, _), indices in groups.items():
+            _, _, _, _, start, offset = VNET_HEADER.unpack(header)
+            complete = complete_checksums([packets[index] for index in indices], start, offset)
+            if not complete:
+                dropped += indices
+            for index, packet in zip(indices, complete, strict=False):
+                packets[index] = packet
+        for index in sorted(dropped, reverse=True):
+            del packets[index]
+            self.counters.bad_frames += 1
+            self._on_bad_frame()
 
     def _on_bad_frame(self) -> None:
         """After some in a row, tell the kernel to cut super-packets and complete checksums itself."""
@@ -237,9 +263,9 @@ class Tun:
 
     def _write_together(self, together: SuperPacket, packets: Sequence[bytes]) -> int:
         """Write a super-packet, or its packets one by one if the kernel refuses it."""
-        is_udp = together.kind is Gso.UDP_L4
+        is_udp = not together.is_tcp
         try:
-            os.write(self._fd, together.frame)
+            os.writev(self._fd, together.pieces)
         except OSError as error:
             taken = self._write_singly(packets[together.first : together.first + together.count])
             self.counters.offload_fallbacks += 1

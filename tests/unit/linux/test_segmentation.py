@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qtunnel.linux.segmentation import Segmenter
-from qtunnel.linux.vnet_hdr import GSO_ECN, MAX_SEGMENTS, NEEDS_CSUM, NO_OFFLOAD, VNET_HEADER, Gso
+from qtunnel.linux.segmentation import Segmenter, complete_checksums
+from qtunnel.linux.vnet_hdr import GSO_ECN, MAX_SEGMENTS, NEEDS_CSUM, VNET_HEADER, Gso
 from tests.unit.linux.packets import (
     ACK,
     CWR,
@@ -166,22 +166,43 @@ def test_ipv4_options_go_with_every_segment(count: int) -> None:
     assert split(frame) == expected
 
 
-def test_a_complete_packet_is_handed_on_as_it_is() -> None:
-    packet = b"\x45 whatever it is"
-    assert split(NO_OFFLOAD + packet) == [packet]
-    assert split(VNET_HEADER.pack(2, 0, 0, 0, 0, 0) + packet) == [packet]  # DATA_VALID: the kernel looked already
-
-
 @families
 @pytest.mark.parametrize("size", [1, 2, 50, 511, 512, 513, 1300, 1301])
-def test_a_checksum_left_to_the_device_is_completed(addresses: tuple[str, str], size: int) -> None:
+@pytest.mark.parametrize("count", [1, 2, 7, 8, 20])
+def test_checksums_left_to_the_device_are_completed(addresses: tuple[str, str], size: int, count: int) -> None:
     l4 = 20 if addresses is V4 else 40
-    payload = content(size)
-    frame = VNET_HEADER.pack(NEEDS_CSUM, 0, 0, 0, l4, 6) + udp_datagram(payload, addresses, partial=True)
-    assert split(frame) == [udp_datagram(payload, addresses)]
-    partial = tcp_segment(payload, addresses, partial_for=20 + size)
-    frame = VNET_HEADER.pack(NEEDS_CSUM, 0, 0, 0, l4, 16) + partial
-    assert split(frame) == [tcp_segment(payload, addresses)]
+    payloads = [content(size, seed) for seed in range(count)]
+    partial = [udp_datagram(payload, addresses, partial=True) for payload in payloads]
+    assert complete_checksums(partial, l4, 6) == [udp_datagram(payload, addresses) for payload in payloads]
+    partial = [tcp_segment(payload, addresses, partial_for=20 + size) for payload in payloads]
+    assert complete_checksums(partial, l4, 16) == [tcp_segment(payload, addresses) for payload in payloads]
+
+
+@pytest.mark.parametrize("count", [1, 30])
+def test_a_completed_checksum_of_zero_is_sent_as_the_other_zero(count: int) -> None:
+    short_of = udp_datagram(bytes(4))[26:28]
+    packets = [udp_datagram(bytes(2) + short_of, partial=True)] * count
+    assert {packet[26:28] for packet in complete_checksums(packets, 20, 6)} == {b"\xff\xff"}
+
+
+@given(st.binary(min_size=1, max_size=60), st.integers(0, 65535), st.integers(0, 65535), st.integers(1, 12))
+def test_completing_checksums_anywhere_is_no_error_and_changes_no_size(
+    packet: bytes, start: int, offset: int, count: int
+) -> None:
+    for at in (start, start % 64):
+        complete = complete_checksums([packet] * count, at, offset % 64)
+        assert {len(each) for each in complete} in (set(), {len(packet)})
+        assert len(complete) in (0, count)
+        if at + offset % 64 + 2 > len(packet):
+            assert complete == []
+
+
+@pytest.mark.parametrize("start", [20, 21])
+@pytest.mark.parametrize("offset", [6, 7])
+def test_many_checksums_are_completed_as_one_is(start: int, offset: int) -> None:
+    packets = [content(77, seed) for seed in range(20)]
+    together = complete_checksums(packets, start, offset)
+    assert together == [complete_checksums([packet], start, offset)[0] for packet in packets]
 
 
 @given(st.binary(max_size=200))
@@ -221,7 +242,8 @@ def test_a_header_at_odds_with_its_packet_is_no_error_and_loses_no_length(
         VNET_HEADER.pack(NEEDS_CSUM, Gso.TCPV6, 0, 100, 20, 16),
         VNET_HEADER.pack(NEEDS_CSUM, Gso.UDP_L4, 0, 100, 20, 16),
         VNET_HEADER.pack(NEEDS_CSUM, Gso.TCPV4, 0, 100, 24, 16),
-        VNET_HEADER.pack(NEEDS_CSUM, 0, 0, 0, 65535, 65535),
+        VNET_HEADER.pack(NEEDS_CSUM, Gso.TCPV4, 0, 100, 65535, 16),
+        VNET_HEADER.pack(NEEDS_CSUM, 0, 0, 100, 20, 16),
         b"",
     ],
 )
