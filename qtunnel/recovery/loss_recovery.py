@@ -233,6 +233,12 @@ class LossRecovery:
             sample = self._sample
             sample.newly_lost_bytes = result.lost_bytes
             sample.bytes_in_flight = self._flight.bytes_in_flight
+            recovery_end = self._lost.period.end
+            if largest <= recovery_end:
+                # Recovery began with this very ACK: all it acknowledges was sent before.
+                sample.acked_after_recovery = 0
+            elif recovery_end < 0:
+                sample.acked_after_recovery = result.newly_acked_bytes
             self.congestion.on_ack(sample)
         return result
 

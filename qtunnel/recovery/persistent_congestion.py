@@ -29,13 +29,13 @@ def is_persistent_congestion(
             start = None
         if run.flags & MTU_PROBE:
             continue
-        if run.flags & ACK_ELICITING and run.time_sent > first_rtt_sample_time:
+        is_end = run.flags & ACK_ELICITING and run.time_sent > first_rtt_sample_time
+        if is_end:
             if start is None:
                 start = run.time_sent
             elif run.time_sent - start > duration:
                 return True
-        lowest = mask & -mask
-        if mask + lowest != 1 << run.count:
-            # Not all the way up to the run's end.
-            start = None
+        if mask + (mask & -mask) != 1 << run.count:
+            # There is a hole above its lowest lost packet. What was lost above the last hole begins a span anew.
+            start = run.time_sent if is_end and mask >> (run.count - 1) else None
     return False

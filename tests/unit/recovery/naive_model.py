@@ -114,7 +114,6 @@ class NaiveRecovery:
         if newest.number == ranges[0][1] and any(each.ack_eliciting for each in newly_acked):
             self._update_rtt(now - newest.time_sent, min(ack_delay, self.max_ack_delay), now)
             outcome.rtt_updated = True
-        recovery_end = self.recovery_end
         if ecn_ce is not None and ecn_ce > self.ecn_ce:
             self.ecn_ce = ecn_ce
             starts = self._begin_recovery(newest.number)
@@ -125,7 +124,7 @@ class NaiveRecovery:
         self.pto_count = 0
         acked_bytes = sum(each.size for each in newly_acked if each.in_flight)
         if acked_bytes:
-            growing = sum(each.size for each in newly_acked if each.in_flight and each.number > recovery_end)
+            growing = sum(each.size for each in newly_acked if each.in_flight and each.number > self.recovery_end)
             self.told.append(("ack", acked_bytes, growing))
         return outcome
 

@@ -42,6 +42,13 @@ def test_a_hole_within_a_run_ends_the_span() -> None:
     assert not is_persistent_congestion(lost(first, last), 3.0, 0.5)
 
 
+def test_above_a_hole_a_span_begins_anew() -> None:
+    holed = run(1, 3, time_sent=2.0)
+    holed.outstanding = 0b101
+    assert not is_persistent_congestion(lost(run(0, 1, time_sent=1.0), holed, run(4, 1, time_sent=4.9)), 3.0, 0.5)
+    assert is_persistent_congestion(lost(run(0, 1, time_sent=1.0), holed, run(4, 1, time_sent=5.1)), 3.0, 0.5)
+
+
 def test_probes_and_what_elicits_no_ack_are_no_ends_of_a_span() -> None:
     plain = run(1, 1, time_sent=2.0)
     for flags in (PROBE, IN_FLIGHT):
