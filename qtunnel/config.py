@@ -93,15 +93,12 @@ class QuicConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostConfig:
-    """What is set up on the host: the TUN device, routes, rules. Only used with a TUN."""
+    """What both roles set up on the host. Only used with a TUN."""
 
     tun_name: str = "qtun%d"
     """The kernel fills in %d with the first free number."""
     tun_offload: bool = True
     """Read and write many packets of a flow at once, where the kernel can."""
-    route_table: int = 51821
-    rule_priority: int = 5180
-    """Three rules are added, from this priority upwards (docs/design/0005-host-side.md)."""
     drop_privileges: bool = True
 
     def __post_init__(self) -> None:
@@ -109,10 +106,6 @@ class HostConfig:
             raise ConfigError(
                 f"{self.tun_name!r} is no interface name (1 to 15 characters, no slash)", field="tun_name"
             )
-        if not 1 <= self.route_table <= 0xFFFFFFFF or self.route_table in (253, 254, 255):
-            raise ConfigError(f"{self.route_table} is reserved or out of range", field="route_table")
-        if not 1 <= self.rule_priority <= 32763:
-            raise ConfigError(f"{self.rule_priority} is outside 1 to 32763", field="rule_priority")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +128,9 @@ class ClientConfig:
     ipproto: str = "*"
     routes: tuple[IPNetwork, ...] = ()
     route_mode: RouteMode = RouteMode.ADVERTISED
+    route_table: int = 51821
+    rule_priority: int = 5180
+    """Three rules are added, from this priority upwards (docs/design/0005-host-side.md)."""
     advertise: tuple[IPNetwork, ...] = ()
     """Networks behind this client, offered to the server; it accepts those permitted for the user."""
     masquerade: bool = False
@@ -166,6 +162,10 @@ class ClientConfig:
             raise ConfigError("cannot be combined with fingerprint", field="ca_file")
         if not (self.want_ipv4 or self.want_ipv6):
             raise ConfigError("at least one of want_ipv4 and want_ipv6 must be true", field="want_ipv4")
+        if not 1 <= self.route_table <= 0xFFFFFFFF or self.route_table in (253, 254, 255):
+            raise ConfigError(f"{self.route_table} is reserved or out of range", field="route_table")
+        if not 1 <= self.rule_priority <= 32763:
+            raise ConfigError(f"{self.rule_priority} is outside 1 to 32763", field="rule_priority")
         if not 0.05 <= self.reconnect_min <= self.reconnect_max:
             raise ConfigError("must be at least 0.05 and at most reconnect_max", field="reconnect_min")
 

@@ -47,7 +47,7 @@ class ClientHost:
         setup: HostSetup | None = None
         try:
             setup = await HostSetup.open(
-                tun.name, table=config.host.route_table, rule_priority=config.host.rule_priority
+                tun.name, table=config.route_table, rule_priority=config.rule_priority
             )
             await setup.prepare_tun(ipv6=config.want_ipv6 and _host_has_ipv6())
             if config.masquerade or config.advertise:
@@ -162,7 +162,7 @@ class ClientHost:
         found = [
             each
             for each in overlapping_networks(
-                networks, except_interface=self.tun.name, except_table=self._config.host.route_table
+                networks, except_interface=self.tun.name, except_table=self._config.route_table
             )
             if each.other.prefixlen <= each.network.prefixlen
         ]

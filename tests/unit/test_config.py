@@ -48,6 +48,10 @@ def test_what_is_needed_is_enough() -> None:
         ({"want_ipv4": False, "want_ipv6": False}, "want_ipv4"),
         ({"reconnect_min": 0.0}, "reconnect_min"),
         ({"reconnect_min": 31.0}, "reconnect_min"),
+        ({"route_table": 0}, "route_table"),
+        ({"route_table": 254}, "route_table"),
+        ({"rule_priority": 0}, "rule_priority"),
+        ({"rule_priority": 32764}, "rule_priority"),
     ],
     ids=str,
 )
@@ -109,10 +113,6 @@ def test_path_mtu_from_1228_to_65535_is_taken(path_mtu: int) -> None:
         ({"tun_name": ""}, "tun_name"),
         ({"tun_name": "sixteen-letters!"}, "tun_name"),
         ({"tun_name": "a/b"}, "tun_name"),
-        ({"route_table": 0}, "route_table"),
-        ({"route_table": 254}, "route_table"),
-        ({"rule_priority": 0}, "rule_priority"),
-        ({"rule_priority": 32764}, "rule_priority"),
     ],
     ids=str,
 )

@@ -64,6 +64,8 @@ handshake_timeout = 3.0
 reconnect = false
 reconnect_min = 1.5
 reconnect_max = 9
+route_table = 77
+rule_priority = 88
 name = "other"
 use_tun = false
 log_level = "error"
@@ -86,8 +88,6 @@ secrets_log_file = "/tmp/keys"
 [host]
 tun_name = "vpn0"
 tun_offload = false
-route_table = 77
-rule_priority = 88
 drop_privileges = false
 """
 
