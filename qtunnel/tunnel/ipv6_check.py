@@ -33,8 +33,8 @@ class CheckResult(Enum):
 class Ipv6Check:
     """One check of one direction. Call packet_to_send until it returns None, whenever the timer is due.
 
-    source: our own address inside. destinations: asked in turn; the peer's own address if known, and ff02::1
-    (RFC 9484 §7.2), since a peer without a kernel behind it answers the one and some kernels only the other.
+    source: our own address inside. destinations: asked in turn: ff02::1 (RFC 9484 §7.2), which qtunnel answers
+    itself, so that no application sees the echo, and the peer's own address if known.
     identifier: 16 bits that tell our echoes from others'.
     """
 

@@ -240,7 +240,7 @@ class ServerSession:
             return
         self.stream.ipv6_check = Ipv6Check(
             source=own.ip,
-            destinations=(destination, ALL_NODES),
+            destinations=(ALL_NODES, destination),
             identifier=self.stream.stream_id & 0xFFFF ^ 0x5151,
             now=now,
         )

@@ -60,14 +60,14 @@ def test_no_profile_and_several_are_status_12(run: Runner, world: Any, api: Any)
 @pytest.mark.usefixtures("home")
 def test_flags_count_more_than_file_and_profile(run: Runner, api: Any, tmp_path: Path) -> None:
     file = tmp_path / "more.toml"
-    file.write_text('port = 1111\nroutes = ["10.1.0.0/16"]\n[host]\ntun_name = "vpn0"\nroute_table = 7\n')
+    file.write_text('port = 1111\nroutes = ["10.1.0.0/16"]\nroute_table = 7\n[host]\ntun_name = "vpn0"\n')
     outcome = run(
         "connect", "home", "--config", str(file), "--port", "2222", "--table", "8", "--path-mtu", "1400",
         "--advertise", "192.168.7.0/24", "--masquerade", "--once", "--no-tun",
     )  # fmt: skip
     assert outcome.code == 0, outcome.err
     config = api.config
-    assert (config.port, config.host.tun_name, config.host.route_table) == (2222, "vpn0", 8)
+    assert (config.port, config.host.tun_name, config.route_table) == (2222, "vpn0", 8)
     assert (config.quic.path_mtu, config.masquerade, config.reconnect) == (1400, True, False)
     assert [str(network) for network in config.routes + config.advertise] == ["10.1.0.0/16", "192.168.7.0/24"]
     assert api.calls[-1]["tun"] is False
