@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import socket
@@ -14,6 +15,7 @@ from qtunnel.cli.checks.dont_fragment import check_dont_fragment
 from qtunnel.cli.checks.finding import Level
 from qtunnel.cli.checks.privileges import check_tun
 from qtunnel.cli.checks.proc_files import ProcFiles
+from qtunnel.linux.tun import Tun
 from qtunnel.linux.udp import UdpSocket
 from tests.linux.namespaces import Namespace, Namespaces
 
@@ -88,7 +90,7 @@ def test_a_socket_without_df_is_caught_on_the_wire(monkeypatch: pytest.MonkeyPat
 def test_a_tun_device_that_cannot_be_made_says_what_to_type(
     lab: Namespaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qtunnel.linux.tun.Tun.open.__func__.__kwdefaults__", {"device": "/dev/net/none"})
+    monkeypatch.setattr(Tun, "open", functools.partial(Tun.open, device="/dev/net/none"))
     with lab.add("h").entered():
         (finding,) = check_tun(ProcFiles())
     assert finding.level is Level.ERROR
