@@ -6,7 +6,6 @@ use it at the same time.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,11 +15,11 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from qtunnel.config import IPNetwork, User
+from qtunnel.config import IPNetwork, User, token_digest
 from qtunnel.errors import ConfigError, EntryError, StateError
 from qtunnel.state.private_file import FileLock, read_private, write_private
 
-__all__ = ["UserRecord", "UserStore", "hash_token", "new_token"]
+__all__ = ["UserRecord", "UserStore", "new_token"]
 
 TOKEN_BYTES: Final = 32
 MAX_USERS: Final = 100_000
@@ -56,14 +55,6 @@ _ADAPTER: Final = TypeAdapter(_UsersFile)
 def new_token() -> str:
     """Return a new token: 32 random bytes in base64url, 43 characters."""
     return secrets.token_urlsafe(TOKEN_BYTES)
-
-
-def hash_token(token: str) -> str:
-    """Return what is kept of a token: the SHA-256 of its characters, 64 hex digits.
-
-    A plain hash is enough here: the token is 256 random bits, there is nothing to guess.
-    """
-    return hashlib.sha256(token.encode("ascii", "surrogateescape")).hexdigest()
 
 
 class UserStore:
@@ -150,7 +141,7 @@ class UserStore:
 
     def _record(self, name: str, token: str, prefixes: tuple[IPNetwork, ...]) -> UserRecord:
         issued = self._now().isoformat(timespec="seconds")
-        return UserRecord(name=name, token_sha256=hash_token(token), prefixes=prefixes, token_issued=issued)
+        return UserRecord(name=name, token_sha256=token_digest(token), prefixes=prefixes, token_issued=issued)
 
     def _find(self, name: str, records: Sequence[UserRecord]) -> UserRecord:
         for record in records:

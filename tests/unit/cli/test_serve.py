@@ -17,12 +17,13 @@ import pytest
 
 from qtunnel.aio.control import control_request
 from qtunnel.cli import serve
+from qtunnel.config import token_digest
 from qtunnel.errors import LocalProtocolError, NetworkOverlapError, SystemSetupError
 from qtunnel.state.identity import certificate_fingerprint
 from qtunnel.state.join_link import parse_join_link
 from qtunnel.state.paths import control_socket
 from qtunnel.state.private_file import FileLock
-from qtunnel.state.users import UserStore, hash_token
+from qtunnel.state.users import UserStore
 
 Runner = Callable[..., Any]
 
@@ -41,7 +42,7 @@ def test_the_first_start_makes_all_it_needs_and_hands_out_a_link(run: Runner, wo
     assert link.fingerprint == certificate_fingerprint(asked["identity"].certificate_pem)
     assert (link.host, link.port, link.user) == ("vpn.example.net", 443, "user1")
     ((user,),) = api.tunnel.users
-    assert (user.name, user.token_sha256) == ("user1", hash_token(link.token))
+    assert (user.name, user.token_sha256) == ("user1", token_digest(link.token))
     assert asked["tun"] is True
     assert dict(asked["leases"]) == {}
 
@@ -162,7 +163,7 @@ def test_a_running_server_answers_and_takes_new_users(run: Runner, api: Any, wor
         answers["status"] = await control_request(path, "status")
         token = UserStore(world.state, now=lambda: serve.datetime.now(serve.UTC)).add("bob")
         answers["reload"] = await control_request(path, "reload-users")
-        answers["hash"] = hash_token(token)
+        answers["hash"] = token_digest(token)
         (world.state / "users.json").write_text("{")
         with pytest.raises(LocalProtocolError, match="damaged"):
             await control_request(path, "reload-users")

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 from qtunnel.aio.control import ControlServer
+from qtunnel.config import token_digest
 from qtunnel.errors import StateError
 from qtunnel.state.join_link import parse_join_link
 from qtunnel.state.leases import LeaseStore
 from qtunnel.state.paths import control_socket
 from qtunnel.state.private_file import ensure_private_directory
 from qtunnel.state.server_record import ServerRecord, save_server_record
-from qtunnel.state.users import UserStore, hash_token
+from qtunnel.state.users import UserStore
 
 Runner = Callable[..., Any]
 
@@ -50,7 +51,7 @@ def test_an_added_user_has_a_link_that_works(run: Runner, world: Any, store: Use
     assert "counts from its next start" in outcome.err
     (user,) = store.users()
     link = link_of(world, "alice")
-    assert user.token_sha256 == hash_token(link.token)
+    assert user.token_sha256 == token_digest(link.token)
     assert [str(prefix) for prefix in user.prefixes] == ["192.168.7.0/24", "fd07::/64"]
     assert link.token not in outcome.out + outcome.err
 
@@ -65,7 +66,7 @@ def test_a_new_link_makes_the_old_one_worthless(run: Runner, world: Any, store: 
     old = link_of(world, "alice").token
     assert run("user", "link", "alice").code == 0
     new = link_of(world, "alice").token
-    assert store.users()[0].token_sha256 == hash_token(new) != hash_token(old)
+    assert store.users()[0].token_sha256 == token_digest(new) != token_digest(old)
 
 
 def test_a_removed_user_is_gone_with_its_link(run: Runner, world: Any, store: UserStore) -> None:
@@ -84,7 +85,7 @@ def test_the_list_shows_addresses_and_networks_and_no_hash(run: Runner, world: A
     lines = outcome.out.splitlines()
     assert lines[1].split() == ["alice", "10.77.1.5,", "fd77::5", "-", "2026-12-01T00:00:00+00:00"]
     assert lines[2].split()[:2] == ["bob", "-"]
-    assert hash_token(token) not in outcome.out
+    assert token_digest(token) not in outcome.out
 
 
 @pytest.mark.parametrize(

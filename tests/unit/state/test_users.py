@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from qtunnel.config import token_digest
 from qtunnel.errors import ConfigError, EntryError, StateError
-from qtunnel.state.users import UserStore, hash_token, new_token
+from qtunnel.state.users import UserStore, new_token
 
 NOW = datetime(2026, 12, 1, 10, 30, tzinfo=UTC)
 
@@ -28,7 +29,7 @@ def test_an_added_user_is_there_with_the_hash_of_its_token(store: UserStore, tmp
     token = store.add("alice", [ip_network("192.168.7.0/24"), ip_network("fd07::/64")])
     (user,) = store.users()
     assert user.name == "alice"
-    assert user.token_sha256 == hashlib.sha256(token.encode()).hexdigest() == hash_token(token)
+    assert user.token_sha256 == hashlib.sha256(token.encode()).hexdigest() == token_digest(token)
     assert user.prefixes == (ip_network("192.168.7.0/24"), ip_network("fd07::/64"))
     assert store.records()[0].token_issued == "2026-12-01T10:30:00+00:00"
     assert store.exists()
@@ -69,7 +70,7 @@ def test_a_new_token_replaces_the_old_one_and_nothing_else(store: UserStore) -> 
     store.add("bob")
     new = store.renew_token("alice")
     alice, bob = store.users()
-    assert alice.token_sha256 == hash_token(new) != hash_token(old)
+    assert alice.token_sha256 == token_digest(new) != token_digest(old)
     assert alice.prefixes == (ip_network("10.9.0.0/16"),)
     assert bob.name == "bob"
     with pytest.raises(EntryError):
@@ -114,5 +115,5 @@ def test_a_damaged_file_is_told_and_not_overwritten(
 
 def test_hashes_are_in_no_repr(store: UserStore) -> None:
     token = store.add("alice")
-    assert hash_token(token) not in repr(store.records())
-    assert hash_token(token) not in repr(store.users())
+    assert token_digest(token) not in repr(store.records())
+    assert token_digest(token) not in repr(store.users())
