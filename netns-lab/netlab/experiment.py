@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from netlab import machine
+from netlab import iperf, machine
 from netlab.addresses import IPAddress
 from netlab.capture import Capture
 from netlab.errors import LabError
@@ -17,7 +18,6 @@ from netlab.host import Host
 from netlab.judge import Judge
 from netlab.network import LinkEnd, Network
 from netlab.path import Path
-from netlab.pings import ping
 from netlab.results import Sample, Value
 from netlab.shape import ETHERNET_HEADER, Shape
 from netlab.table import number
@@ -25,6 +25,9 @@ from netlab.topology import TOPOLOGIES, Site, Topology
 from netlab.tunnels.base import Feature, Inner, NotApplicable, Options, Tunnel
 
 LINK_MTU: Final = 1500
+CEILING_BYTES: Final = 1_000_000
+SMALL: Final = 600
+"""Size of a packet on the wire, in bytes, up to which it is no full one."""
 TCP_HEADERS: Final = {4: 52, 6: 72}
 """IP and TCP header with the time stamp option, by IP version."""
 
@@ -77,19 +80,17 @@ class Up:
         """Return a capture on the client's link; what leaves the client is not outgoing there."""
         return Capture(self.wire.host, self.wire.device)
 
-    def wire_size(self, size: int, version: int) -> int:
-        """Return how large an inner packet of a size is on the wire (smallest of three); LabError if lost."""
-        with self.capture() as capture:
-            result = ping(self.client, self.server_inner(version), count=3, size=size)
-        sizes = [packet.length for packet in capture.packets() if not packet.outgoing and packet.length >= size]
-        if not sizes:
-            raise LabError(f"no packet of {size} bytes or more on the wire:\n{result.output}")
-        return min(sizes)
-
     def tcp_ceiling(self, rate_bps: float, version: int) -> float:
-        """Return the Mbit/s of TCP payload that headers leave of a rate, from the size of a full packet here."""
-        mtu = self.inner.mtu
-        return rate_bps / 1e6 * (mtu - TCP_HEADERS[version]) / (self.wire_size(mtu, version) + ETHERNET_HEADER)
+        """Return the Mbit/s of TCP payload that headers leave of a rate, as seen in a short upload of its own.
+
+        It is the payload of a full TCP packet, by the size of the packets that are most common on the wire.
+        """
+        with self.capture() as capture:
+            flow = iperf.run(self.client, self.server, self.server_inner(version), amount=CEILING_BYTES)
+        sizes = [packet.length for packet in capture.packets() if not packet.outgoing and packet.length > SMALL]
+        if not sizes or flow.mss is None:
+            raise LabError("no full packet on the wire to compute the ceiling from")
+        return rate_bps / 1e6 * flow.mss / (statistics.mode(sizes) + ETHERNET_HEADER)
 
 
 class Trial:

@@ -17,11 +17,15 @@ _PORTS: Final = itertools.count(5201)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """What a test has carried, as its receiver saw it. series: (seconds since its start, Mbit/s) points."""
+    """What a test has carried, as its receiver saw it. series: (seconds since its start, Mbit/s) points.
+
+    mss: TCP payload of a full packet, None for UDP.
+    """
 
     mbps: float
     series: list[tuple[float, float]]
     retransmits: int | None
+    mss: int | None
     lost: int | None
     packets: int | None
     bytes: int
@@ -118,6 +122,7 @@ def parse(text: str, *, reverse: bool) -> Flow:
         mbps=received["bits_per_second"] / 1e6,
         series=[(end, entry["bits_per_second"] / 1e6) for end, entry in zip(ends, intervals, strict=True)],
         retransmits=end.get("sum_sent", {}).get("retransmits"),
+        mss=found.get("start", {}).get("tcp_mss_default") or None,
         lost=end.get("sum", {}).get("lost_packets"),
         packets=end.get("sum", {}).get("packets"),
         bytes=received["bytes"],

@@ -18,7 +18,7 @@ from netlab.runner import Report
 
 MANY_POINTS: Final = 300
 MOST_TEXT: Final = 60
-GAP: Final = 1.6
+GAP: Final = 2.5
 """Pause, in usual steps of a series, after which a new line begins."""
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _draw_outcome(axes: Axes, outcome: Outcome, name: str, colour: str) -> None:
         # Thousands of points (round trips) are dots, a handful (throughput by the second) a line.
         style = "." if len(points) > MANY_POINTS else ".-"
         label: str | None = outcome.tunnel if sample is outcome.samples[0] else None
-        for run in _without_gaps(points):
+        for run in _without_gaps(points, [at for at, _ in sample.events]):
             times, values = zip(*run, strict=True)
             axes.plot(times, values, style, color=colour, ms=3, lw=1, label=label)
             label = None
@@ -78,16 +78,18 @@ def _draw_outcome(axes: Axes, outcome: Outcome, name: str, colour: str) -> None:
             fontsize=6,
             va="top",
             ha="right",
+            clip_on=True,
         )
 
 
-def _without_gaps(points: list[tuple[float, float]]) -> list[list[tuple[float, float]]]:
-    """Cut a series where it pauses, so that no line is drawn from one transfer to the next."""
+def _without_gaps(points: list[tuple[float, float]], events: list[float]) -> list[list[tuple[float, float]]]:
+    """Cut a series at events and where it pauses, so that no line leads from one transfer to the next."""
     runs: list[list[tuple[float, float]]] = []
     steps = sorted(b[0] - a[0] for a, b in itertools.pairwise(points))
     usual = steps[len(steps) // 2] if steps else 0.0
     for point in points:
-        if not runs or point[0] - runs[-1][-1][0] > GAP * usual:
+        last = runs[-1][-1][0] if runs else float("-inf")
+        if point[0] - last > GAP * usual or any(last < at < point[0] for at in events):
             runs.append([])
         runs[-1].append(point)
     return runs
