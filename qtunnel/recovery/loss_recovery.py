@@ -135,8 +135,8 @@ class LossRecovery:
 
     @property
     def is_cwnd_limited(self) -> bool:
-        """Whether the window was full at any time in this round trip or the last one."""
-        return self._window_use.is_cwnd_limited
+        """Whether the window is what limits the sender, in this round trip or the last one."""
+        return self._window_use.is_cwnd_limited(self.congestion.congestion_window, self.congestion.ssthresh)
 
     # Sending
 
@@ -172,12 +172,11 @@ class LossRecovery:
             congestion.on_idle_restart(now)
         flight.add(first, count, size, now, flags, payload)
         self.pacer.on_sent(count * size, now)
-        in_flight_now, window = flight.bytes_in_flight, congestion.congestion_window
-        # In slow start the window may run ahead of what is in flight by as much as it grows in a round trip.
-        if in_flight_now + self.max_datagram_size > window or (
-            2 * in_flight_now > window and window < congestion.ssthresh
-        ):
-            self._window_use.is_full_in_round = True
+        use, in_flight_now = self._window_use, flight.bytes_in_flight
+        if in_flight_now > use.most_in_flight:
+            use.most_in_flight = in_flight_now
+        if in_flight_now + self.max_datagram_size > congestion.congestion_window:
+            use.is_full = True
 
     def can_send(self) -> int:
         """Return how many more bytes the congestion window lets into flight; it may be 0 or less."""
@@ -289,7 +288,7 @@ class LossRecovery:
         sample.rtt = now - newest.time_sent
         sample.smoothed_rtt = rtt.smoothed_rtt
         sample.min_rtt = rtt.min_rtt
-        sample.is_cwnd_limited = self._window_use.is_cwnd_limited
+        sample.is_cwnd_limited = self.is_cwnd_limited
         sample.delivered = delivery.delivered
         if rated is None:
             sample.has_rate = False
@@ -422,7 +421,7 @@ class LossRecovery:
         result = self._flight.discard(larger_than)
         if result.discarded:
             self._restart_after = self.largest_sent
-            if not self._flight.sent.runs_through(self.largest_acked):
+            if not self._flight.sent.has_any_through(self.largest_acked):
                 self._loss_time = None
         return result
 

@@ -147,6 +147,10 @@ class SentPackets:
             return []
         return self._runs[head : bisect_right(firsts, last, head)]
 
+    def has_any_through(self, last: int) -> bool:
+        """Return whether any packet up to a number, inclusive, is outstanding."""
+        return any(run.outstanding & ((2 << (last - run.first)) - 1) for run in self.runs_through(last))
+
     def __len__(self) -> int:
         """Return how many runs there are."""
         return len(self._runs) - self._head

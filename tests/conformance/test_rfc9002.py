@@ -349,7 +349,7 @@ def test_rec_14_idle_then_a_burst_finds_the_window_no_larger(congestion: str) ->
     bottleneck = Bottleneck(congestion, Path(rate=1_250_000, queue=50_000))
     bottleneck.run(5.0)
     window = bottleneck.control.congestion_window
-    bottleneck.app_rate = 10_000
+    bottleneck.limit(10_000)
     bottleneck.run(10.0)
     assert bottleneck.control.congestion_window <= 1.2 * window
 

@@ -53,7 +53,7 @@ class AckSample:
 
     acked_after_recovery: of newly_acked_bytes, what was sent after the newest recovery period began; what was
     sent before must not make the window grow. rtt: of the newest packet acknowledged. is_cwnd_limited: whether
-    the window was full at any time in the last round trip.
+    the window is what limits the sender, not its application.
 
     The rest is the delivery rate sample (draft-ietf-ccwg-bbr): of the newest packet acknowledged that is no MTU
     probe; has_rate is False if there is none. prior_delivered, tx_in_flight, is_app_limited: as they were when

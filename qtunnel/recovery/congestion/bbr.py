@@ -362,7 +362,9 @@ class Bbr:
 
     def _is_time_to_go_down(self, sample: AckSample) -> bool:
         model = self.model
-        if self.prev_probe_too_high and sample.bytes_in_flight >= model.inflight_longterm:
+        # What was in flight before this ACK, to the nearest datagram: only then can it have been at its limit.
+        before = sample.bytes_in_flight + sample.newly_acked_bytes + sample.newly_lost_bytes
+        if self.prev_probe_too_high and before + self.max_datagram_size > model.inflight_longterm:
             self.prev_probe_precautionary = True
             return True
         if sample.is_cwnd_limited and self.congestion_window >= model.inflight_longterm:

@@ -94,6 +94,17 @@ class Bottleneck:
         self._acks: dict[int, tuple[list[tuple[int, int]], float]] = {}
         self.on_step: Callable[[], None] = lambda: None
 
+    def limit(self, app_rate: float | None) -> None:
+        """Give the sender so many bytes a second to send from now on; None: without end."""
+        self.app_rate = app_rate
+        self._app_credit = 0.0
+        self._app_time = self.now
+        self._send()
+
+    def on_the_way(self) -> int:
+        """Return how many packets are between sender and receiver."""
+        return sum(kind == "arrive" for _, _, kind, _ in self._events)
+
     # The run
 
     def run(self, seconds: float) -> int:
@@ -154,7 +165,7 @@ class Bottleneck:
             if count <= 0:
                 break
             self._transmit(count)
-        self._arm(blocked_by_pacer=room > 0 and available > 0)
+        self._arm(has_data=available > 0, has_room=room > 0)
 
     def _transmit(self, count: int) -> None:
         first = self._number
@@ -167,11 +178,11 @@ class Bottleneck:
         for number in range(first, first + count):
             self._enqueue(number)
 
-    def _arm(self, *, blocked_by_pacer: bool) -> None:
+    def _arm(self, *, has_data: bool, has_room: bool) -> None:
         times = [self.recovery.get_timer()]
-        if blocked_by_pacer:
+        if has_data and has_room:
             times.append(self.recovery.pacer.next_time(self.now))
-        if self.app_rate:
+        if not has_data and self.app_rate:
             times.append(self.now + max(SIZE - self._app_credit, 0.0) / self.app_rate + 1e-6)
         due = [max(each, self.now + 1e-7) for each in times if each is not None]
         if due:

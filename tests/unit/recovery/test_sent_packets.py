@@ -65,6 +65,12 @@ def test_runs_through_are_those_that_begin_at_or_before_a_number() -> None:
     assert packets.runs_through(9) == []
 
 
+def test_whether_any_is_outstanding_up_to_a_number_is_told_to_the_bit() -> None:
+    packets = sent(run(10, 4))
+    packets.take(10, 11)
+    assert [packets.has_any_through(each) for each in (9, 10, 11, 12)] == [False, False, False, True]
+
+
 def test_insert_keeps_the_order_and_joins_equal_runs() -> None:
     packets = SentPackets()
     for first, bits in ((8, 0b01), (4, 0b11), (8, 0b10), (6, 0b01)):
