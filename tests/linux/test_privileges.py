@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -24,7 +25,9 @@ NET_ADMIN, NET_BIND_SERVICE = 1 << 12, 1 << 10
 def run(code: str) -> str:
     preamble = "from qtunnel.linux.privileges import *\nfrom qtunnel.errors import SystemSetupError\n"
     command = [sys.executable, "-W", "error", "-c", preamble + code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    # As the command line does: BLAS would start threads, which keep the privileges they were started with.
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
