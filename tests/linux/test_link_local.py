@@ -50,7 +50,7 @@ def test_cip_65_nothing_of_the_kernels_own_comes_out_of_the_tunnel(site: Site) -
         site.start_server()
         client.up()
         assert ping(client.host, HOST6, count=2) == 2
-        seen = at_server.packets(settle=3.0), at_client.packets()
+        seen = at_server.packets(settle=2.0), at_client.packets()
     # What qtunnel writes to a TUN arrives there; what the kernel hands to it is outgoing.
     out_of_tunnel = [[each for each in packets if _on_tun(each) and not each.is_outgoing] for packets in seen]
     assert all(out_of_tunnel)

@@ -98,7 +98,7 @@ def test_a_server_whose_name_is_no_longer_found_is_tried_where_it_was(site: Site
 def test_after_a_suspend_longer_than_the_idle_timeout_traffic_is_back_in_three_seconds(
     site: Site, client: Client, moves: bool
 ) -> None:
-    _suspend(site, client, 5.0, moves=moves)
+    _suspend(site, client, 4.0, moves=moves)
     assert client.daemon.text().count("connected to") == 2  # the session was over, not merely silent
 
 

@@ -13,7 +13,7 @@ from tests.linux.sniffer import Sniffer
 
 pytestmark = pytest.mark.root
 
-QUICK = ("--handshake-timeout", "1", "--reconnect-max", "1")
+QUICK = ("--handshake-timeout", "0.5", "--reconnect-max", "0.5")
 
 
 @pytest.fixture(scope="module")

@@ -40,6 +40,6 @@ def test_two_clients_and_the_end_of_one_whose_user_is_removed(site: Site) -> Non
 
     with Sniffer(first.host, "eth0") as wire:
         assert_reaches(second.host, HOST4)
-        tunnel = [each for each in wire.packets(settle=2.0) if each.protocol == UDP and PORT in each.ports]
+        tunnel = [each for each in wire.packets(settle=1.5) if each.protocol == UDP and PORT in each.ports]
     assert tunnel == []
     assert ping(first.host, HOST4, count=1, patience=1) == 0
