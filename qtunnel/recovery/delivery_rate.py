@@ -42,7 +42,7 @@ class DeliveryRateSampler:
     def snapshot(self) -> DeliverySnapshot:
         """Return what a run sent now has to remember."""
         if self._snapshot is None:
-            self._snapshot = DeliverySnapshot(
+            self._snapshot = (
                 self.delivered,
                 self._delivered_time,
                 self._first_sent_time,

@@ -155,14 +155,14 @@ class Flight:
             result.lost_sizes.append((size, count))
             self.size_counts[size].lost += count
             delivery.on_lost(total)
-            snapshot = run.snapshot
+            _, _, _, lost_before, is_app_limited = run.snapshot
             told.append(
                 LostRun(
                     size=total,
                     sent_size=run.count * size,
                     tx_in_flight=run.tx_in_flight,
-                    lost_since_sent=delivery.lost - snapshot.lost,
-                    is_app_limited=snapshot.is_app_limited,
+                    lost_since_sent=delivery.lost - lost_before,
+                    is_app_limited=is_app_limited,
                 )
             )
         return told

@@ -30,7 +30,15 @@ from qtunnel.recovery.persistent_congestion import K_PERSISTENT_CONGESTION_THRES
 from qtunnel.recovery.pto import backoff, pto_period
 from qtunnel.recovery.results import AckResult, DiscardResult, LossResult, TimeoutResult
 from qtunnel.recovery.rtt import RttEstimator
-from qtunnel.recovery.sent_packets import CONGESTION, IN_FLIGHT, MTU_PROBE, SentRun, numbers
+from qtunnel.recovery.sent_packets import (
+    ACK_ELICITING,
+    CONGESTION,
+    DATA,
+    IN_FLIGHT,
+    MTU_PROBE,
+    SentRun,
+    numbers,
+)
 from qtunnel.recovery.size_counts import SizeCounts
 from qtunnel.recovery.window_use import WindowUse
 
@@ -161,7 +169,9 @@ class LossRecovery:
         assert first > self.largest_sent
         assert payload is None or count == 1
         flight = self._flight
-        flags = ack_eliciting | in_flight << 1 | is_mtu_probe << 2
+        flags = DATA
+        if is_mtu_probe or not (ack_eliciting and in_flight):
+            flags = ack_eliciting * ACK_ELICITING | in_flight * IN_FLIGHT | is_mtu_probe * MTU_PROBE
         self.largest_sent = first + count - 1
         if not in_flight:
             flight.add(first, count, size, now, flags, payload)
@@ -293,14 +303,13 @@ class LossRecovery:
         if rated is None:
             sample.has_rate = False
             return
-        snapshot = rated.snapshot
+        delivered, delivered_time, first_sent_time, lost, sample.is_app_limited = rated.snapshot
         sample.has_rate = True
-        sample.prior_delivered = snapshot.delivered
-        sample.sample_delivered = delivery.delivered - snapshot.delivered
-        sample.interval = max(rated.time_sent - snapshot.first_sent_time, now - snapshot.delivered_time)
+        sample.prior_delivered = delivered
+        sample.sample_delivered = delivery.delivered - delivered
+        sample.interval = max(rated.time_sent - first_sent_time, now - delivered_time)
         sample.tx_in_flight = rated.tx_in_flight
-        sample.sample_lost = delivery.lost - snapshot.lost
-        sample.is_app_limited = snapshot.is_app_limited
+        sample.sample_lost = delivery.lost - lost
 
     def _on_ecn_ce(self, ecn_ce: int, largest_acked: int, now: float) -> None:
         self._ecn_ce = ecn_ce

@@ -67,15 +67,19 @@ class Pacer:
             self._credit = max(self._fill(rate, now), 0.0)
 
     def _fill(self, rate: float, now: float) -> float:
-        if self._filled is None:
+        filled = self._filled
+        floor = MIN_CREDIT_DATAGRAMS * self.max_datagram_size
+        if filled is None:
             # A pacer that starts with nothing would hold up the very first packet.
-            self._credit = float(MIN_CREDIT_DATAGRAMS * self.max_datagram_size)
-        elif now > self._filled:
-            self._credit += rate * (now - self._filled)
-        else:
-            return self._credit
-        self._filled = now
-        most = min(max(rate * MAX_CREDIT_SECONDS, MIN_CREDIT_DATAGRAMS * self.max_datagram_size), MAX_CREDIT_BYTES)
-        if self._credit > most:
-            self._credit = most
+            self._credit = float(floor)
+            self._filled = now
+        elif now > filled:
+            credit = self._credit + rate * (now - filled)
+            most = rate * MAX_CREDIT_SECONDS
+            if most < floor:
+                most = floor
+            elif most > MAX_CREDIT_BYTES:
+                most = MAX_CREDIT_BYTES
+            self._credit = credit if credit < most else float(most)
+            self._filled = now
         return self._credit

@@ -51,7 +51,11 @@ class AckResult(LossResult):
     acked_sizes: list[tuple[int, int]]
 
     def __init__(self) -> None:
-        LossResult.__init__(self)
+        self.lost_payloads = []
+        self.lost = 0
+        self.lost_bytes = 0
+        self.lost_probes = []
+        self.lost_sizes = []
         self.acked_payloads = []
         self.newly_acked = 0
         self.newly_acked_bytes = 0

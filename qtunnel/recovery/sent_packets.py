@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 __all__ = [
     "ACK_ELICITING",
@@ -38,17 +38,11 @@ COMPACT_AT: Final = 512
 """So many dead entries at the front are dropped in one go, if that is at least half."""
 
 
-class DeliverySnapshot(NamedTuple):
-    """What had been delivered when a run was sent (draft-ietf-ccwg-bbr, "Transmitting a data packet").
-
-    Sizes in bytes, times in seconds. Runs sent between two ACKs share one.
-    """
-
-    delivered: int
-    delivered_time: float
-    first_sent_time: float
-    lost: int
-    is_app_limited: bool
+DeliverySnapshot: TypeAlias = tuple[int, float, float, int, bool]
+"""What had been delivered when a run was sent (draft-ietf-ccwg-bbr, "Transmitting a data packet"): delivered,
+delivered_time, first_sent_time, lost, is_app_limited. Sizes in bytes, times in seconds. Runs sent between two ACKs
+share one. A bare tuple, as one is made for each ACK that is answered: 36 ns, where a named one takes 533.
+"""
 
 
 class SentRun:

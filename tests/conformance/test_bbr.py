@@ -249,7 +249,7 @@ def test_bbr_07_down_ends_after_its_time_in_any_case() -> None:
     assert 2.0 <= wait <= 3.0
     # The path's window is 60 packets, so the other bound, as many round trips, does not come first.
     bbr.model.min_rtt, bbr.congestion_window = 0.1, 60 * SIZE
-    bbr.model._max_bw_filter.update(600 * SIZE)
+    bbr.model.max_bw = 600 * SIZE
     bbr.model.bound_bw()
     assert not bbr._is_time_to_probe_bw(1000.0 + wait - 0.01)
     assert bbr._is_time_to_probe_bw(1000.0 + wait + 0.01)

@@ -137,7 +137,8 @@ class Bbr:
         model.on_sample(sample)
         if is_first:
             # The first RTT is known now (InitPacingRate).
-            self.pacing_rate = STARTUP_PACING_GAIN * initial_window(self.max_datagram_size) / sample.smoothed_rtt
+            srtt = sample.smoothed_rtt or INITIAL_SRTT
+            self.pacing_rate = STARTUP_PACING_GAIN * initial_window(self.max_datagram_size) / srtt
             model.min_rtt_stamp = now
         model.update_latest_delivery_signals(sample)
         model.update_round(sample)

@@ -31,7 +31,8 @@ CLOCK_ERROR: Final = 1e-6
 class BbrModel:
     """The long-term and the short-term model, round trips, min_rtt and aggregation.
 
-    delivery_rate, rtt: of the newest ACK; 0 and infinite if it gave none.
+    delivery_rate: of the newest ACK; 0 if it gave none. max_bw: the long-term bandwidth, the largest of this
+    probing cycle and the last one; bw: what to send at.
     """
 
     __slots__ = (
@@ -54,6 +55,7 @@ class BbrModel:
         "is_loss_in_round",
         "loss_round_delivered",
         "loss_round_start",
+        "max_bw",
         "max_datagram_size",
         "min_rtt",
         "min_rtt_stamp",
@@ -70,6 +72,7 @@ class BbrModel:
     def __init__(self, max_datagram_size: int) -> None:
         self.max_datagram_size = max_datagram_size
         self._max_bw_filter = MaxBandwidthFilter()
+        self.max_bw = 0.0
         self.bw = 0.0
         self.delivery_rate = 0.0
         self.is_app_limited = False
@@ -102,11 +105,6 @@ class BbrModel:
         self.extra_acked_interval_start: float | None = None
         self._extra_acked_delivered = 0.0
         self._extra_acked_filter = WindowedMaxFilter()
-
-    @property
-    def max_bw(self) -> float:
-        """The long-term bandwidth: the largest seen in this probing cycle and the last one."""
-        return self._max_bw_filter.maximum
 
     @property
     def min_pipe_cwnd(self) -> int:
@@ -158,10 +156,12 @@ class BbrModel:
         """Take the sample into max_bw. A sender that is limited by itself can raise it, never lower it."""
         if self.delivery_rate > 0 and (self.delivery_rate >= self.max_bw or not self.is_app_limited):
             self._max_bw_filter.update(self.delivery_rate)
+            self.max_bw = self._max_bw_filter.maximum
 
     def advance_max_bw_filter(self) -> None:
         """Begin a bandwidth probing cycle."""
         self._max_bw_filter.advance()
+        self.max_bw = self._max_bw_filter.maximum
 
     def mark_app_limited(self, bytes_in_flight: int) -> None:
         """Take what is in flight and what is sent before it has gone for limited by the sender."""

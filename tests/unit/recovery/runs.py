@@ -5,7 +5,7 @@ from __future__ import annotations
 from qtunnel.recovery.sent_packets import DATA, DeliverySnapshot, SentPackets, SentRun
 
 SIZE = 1200
-NOTHING_DELIVERED = DeliverySnapshot(0, 0.0, 0.0, 0, False)
+NOTHING_DELIVERED: DeliverySnapshot = (0, 0.0, 0.0, 0, False)
 
 
 def run(

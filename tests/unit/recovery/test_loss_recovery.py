@@ -296,6 +296,16 @@ def test_a_window_used_in_part_is_not_what_limits() -> None:
     assert each.is_cwnd_limited
 
 
+@pytest.mark.parametrize("congestion", ["cubic", "reno", "bbr", "none"])
+def test_an_ack_in_the_same_instant_harms_nobody(congestion: str) -> None:
+    each = recovery(congestion)
+    for number in range(20):
+        each.on_packets_sent(number, 1, SIZE, NOW)
+        each.on_ack_received([(0, number)], 0.0, NOW)
+    assert each.can_send() >= 12000
+    assert each.pacer.budget(NOW + 1.0) > 0
+
+
 def test_the_numbers_of_the_rtt_are_those_of_the_estimator() -> None:
     each = measured()
     assert each.latest_rtt == each.min_rtt == each.smoothed_rtt == pytest.approx(RTT)
