@@ -264,10 +264,13 @@ class Tun:
     def _write_together(self, together: SuperPacket, packets: Sequence[bytes]) -> int:
         """Write a super-packet, or its packets one by one if the kernel refuses it."""
         is_udp = not together.is_tcp
+        members = packets[together.first : together.first + together.count]
+        if not (self.coalesces_udp if is_udp else self.coalesces_tcp):  # given up within this burst
+            return self._write_singly(members)
         try:
             os.writev(self._fd, together.pieces)
         except OSError as error:
-            taken = self._write_singly(packets[together.first : together.first + together.count])
+            taken = self._write_singly(members)
             self.counters.offload_fallbacks += 1
             # If none was taken either, the interface is down or gone.
             if taken and error.errno in _MEANS_NO:
