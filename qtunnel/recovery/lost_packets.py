@@ -36,7 +36,8 @@ class LostPackets:
         self._runs.insert(lost)
         self.highest = max(self.highest, run.first + mask.bit_length() - 1)
         if len(self._runs) > MAX_LOST_RUNS:
-            self.period.forget(self._runs.take_oldest().first)
+            # What arrives of it will not be recognised, so its period stays one with something missing.
+            self._runs.take_oldest()
 
     def take_arrived(self, first: int, last: int) -> list[tuple[SentRun, int]]:
         """Take out those among packets first to last, inclusive: they were not lost. Runs with bits, as taken."""

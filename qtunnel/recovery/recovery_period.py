@@ -53,11 +53,6 @@ class RecoveryPeriod:
         self.end = self._last_end = self._members_above
         return True
 
-    def forget(self, first: int) -> None:
-        """Note that what arrives of a lost run will not be recognised any more."""
-        if first > self._members_above:
-            self._missing = None
-
     def forbid_undo(self) -> None:
         """Take the period for real, whatever arrives later."""
         self._missing = None

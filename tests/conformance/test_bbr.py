@@ -10,6 +10,7 @@ from math import inf
 
 import pytest
 
+from qtunnel.recovery.congestion.base import LostRun
 from qtunnel.recovery.congestion.bbr import Bbr
 from qtunnel.recovery.congestion.bbr_state import GAINS, State
 from qtunnel.recovery.loss_recovery import LossRecovery
@@ -485,6 +486,26 @@ def test_bbr_14_the_state_that_a_spurious_loss_ended_is_taken_up_again(undone: S
     assert flow.bbr.state is expected
     assert flow.bbr.full_bw_reached is (expected is not State.STARTUP)
     assert flow.bbr.undo_state is None
+
+
+def test_bbr_14_a_probe_ended_by_a_loss_that_was_none_is_begun_again() -> None:
+    flow = Flow(Path(rate=RATE, queue=10 * BDP))
+    flow.run_to(State.PROBE_BW_UP)
+    before = flow.bbr.model.inflight_longterm
+    in_flight = flow.recovery.bytes_in_flight
+    run = LostRun(
+        size=in_flight // 10,
+        sent_size=in_flight // 10,
+        tx_in_flight=in_flight,
+        lost_since_sent=in_flight // 10,
+        is_app_limited=False,
+    )
+    flow.bbr.on_loss(loss(flow.now, run.size, delivered=flow.bbr.model.delivered, runs=[run]))
+    assert flow.bbr.state is State.PROBE_BW_DOWN
+    assert flow.bbr.model.inflight_longterm < before
+    flow.bbr.on_spurious_loss(flow.now)
+    assert flow.bbr.state is State.PROBE_BW_REFILL
+    assert flow.bbr.model.inflight_longterm == before
 
 
 def test_bbr_14_reordering_costs_no_bandwidth() -> None:

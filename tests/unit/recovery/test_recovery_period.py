@@ -44,15 +44,6 @@ def test_a_period_that_is_real_is_not_undone() -> None:
     assert not period.add_spurious(10, 1)
 
 
-def test_forgetting_an_older_periods_packet_does_not_matter() -> None:
-    period = RecoveryPeriod()
-    period.begin(10, 20)
-    period.begin(25, 30)
-    period.add_lost(25, 1)
-    period.forget(10)
-    assert period.add_spurious(25, 1)
-
-
 def test_after_persistent_congestion_anything_acknowledged_lets_the_window_grow() -> None:
     period = RecoveryPeriod()
     period.begin(10, 20)

@@ -57,6 +57,15 @@ def test_a_rounding_error_below_min_rtt_is_none() -> None:
     assert model.delivery_rate > 0
 
 
+def test_a_low_rate_of_a_sender_that_limits_itself_is_not_taken() -> None:
+    model = BbrModel(SIZE)
+    for delivered, prior, is_app_limited in ((30_000, 10_000, False), (31_000, 30_000, True)):
+        model.on_sample(rated(delivered, prior, 0.1, is_app_limited=is_app_limited))
+        model.update_max_bw()
+        model.advance_max_bw_filter()
+    assert model.max_bw == pytest.approx(200_000)
+
+
 def test_a_round_trip_ends_with_a_packet_sent_after_it_began() -> None:
     model = BbrModel(SIZE)
     starts = []
