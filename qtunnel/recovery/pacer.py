@@ -14,6 +14,8 @@ MAX_CREDIT_BYTES: Final = 65536
 QUANTUM_SECONDS: Final = 0.001
 """How much of the rate one wake-up is worth waiting for."""
 MIN_CREDIT_DATAGRAMS: Final = 2
+CLOCK_ERROR: Final = 1e-6
+"""Seconds; or rounding could leave the credit a byte short of a datagram when that time has come."""
 
 
 class Pacer:
@@ -58,7 +60,7 @@ class Pacer:
         if credit >= self.max_datagram_size:
             return None
         quantum = min(max(rate * QUANTUM_SECONDS, self.max_datagram_size), MAX_CREDIT_BYTES)
-        return now + (quantum - credit) / rate
+        return now + (quantum - credit) / rate + CLOCK_ERROR
 
     def clear_debt(self, now: float) -> None:
         """Forgive what was overdrawn, where what was sent turned out never to have got through."""

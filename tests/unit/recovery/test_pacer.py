@@ -69,6 +69,18 @@ def test_a_wake_up_is_worth_a_millisecond_of_the_rate() -> None:
     assert each.budget(NOW + 0.001) == pytest.approx(12_500, abs=1)
 
 
+@pytest.mark.parametrize("rate", [1_234.5, 333_333.3, 12_500_000.1, 98_765_432.1])
+def test_when_the_time_has_come_a_datagram_may_go(rate: float) -> None:
+    each, now = drained(rate), 98_765.4321
+    for _ in range(200):
+        each.on_sent(max(each.budget(now), 0), now)
+        when = each.next_time(now)
+        assert when is not None
+        now = when
+        assert each.budget(now) >= SIZE
+        assert each.next_time(now) is None
+
+
 def test_a_wake_up_is_worth_a_datagram_at_least() -> None:
     assert drained(14_000.0).next_time(NOW) == pytest.approx(NOW + 0.1)
 
