@@ -35,6 +35,8 @@ MAX_BATCH_PACKETS: Final = 64
 MAX_BATCH_BYTES: Final = 65000
 """What one UDP_SEGMENT send takes, with room for headers below 64 KiB."""
 MIN_PACER_STEP: Final = 0.0001
+PTO_PROBES: Final = 2
+"""Packets after a probe timeout, as many as RFC 9002 §6.2.4 allows: one alone is lost as easily as any other."""
 PADDING: Final = 0x00
 PING: Final = 0x01
 DATAGRAM: Final = 0x30
@@ -72,6 +74,7 @@ class PacketPlane:
         self.packets_lost = 0
         self.acks_sent = 0
         self._cid_size = cid_size
+        self._largest_frame = core.configuration.max_datagram_frame_size or 0
         self._head_size = 0
         self.keys = KeyPhases(
             secrets.cipher_suite,
@@ -93,7 +96,7 @@ class PacketPlane:
         ranges = core.hand_over(self._seal_one, self._open_one, lambda: self.keys.send.key_phase)
         self.path.received.take_over(ranges, 0.0)
         self.path.next_number = self.path.first_number = core.next_packet_number
-        self._probe_wanted = False
+        self._probes = 0  # packets to send whatever the window says, after a probe timeout
         self._acks_alone = 0  # since the last packet that asked for an ACK
         self._follow_connection_id()
 
@@ -158,12 +161,15 @@ class PacketPlane:
             while at < end:
                 kind = payload[at]
                 if kind == DATAGRAM:
+                    self._check_datagram(end - at)
                     self.datagrams.append(payload[at + 1 :])
                     return True, False
                 if kind == DATAGRAM_WITH_LENGTH:
+                    start = at
                     length, at = decode_varint(payload, at + 1)
                     if at + length > end:
                         raise ValueError("the frame is cut short")
+                    self._check_datagram(at + length - start)
                     self.datagrams.append(payload[at : at + length])
                     at += length
                     asks = True
@@ -192,6 +198,12 @@ class PacketPlane:
         if not end:
             self.core.close(QuicErrorCode.PROTOCOL_VIOLATION, None, "a packet without frames")
         return asks, False
+
+    def _check_datagram(self, size: int) -> None:
+        """Close if a DATAGRAM frame, type and length included, is larger than we said we take (RFC 9221 §3)."""
+        if size > self._largest_frame:
+            text = f"a DATAGRAM frame of {size} bytes, {self._largest_frame} are allowed"
+            self.core.close(QuicErrorCode.PROTOCOL_VIOLATION, DATAGRAM, text)
 
     def on_ack(self, ranges: list[tuple[int, int]], delay: float, now: float) -> None:
         """Take an ACK: (first, last) ranges, highest first, and the peer's delay in seconds."""
@@ -224,7 +236,7 @@ class PacketPlane:
         for data, where in core.write_probing(now):
             batches.append(Batch(data, where))
         if core.is_control_waiting:
-            room = max(path.recovery.can_send(), core.datagram_size if self._probe_wanted else 0)
+            room = max(path.recovery.can_send(), core.datagram_size if self._probes else 0)
             for control in core.write_control(path.network, now, room=room, size=core.datagram_size):
                 batches.append(Batch(control.data, address))
                 self._note_control(control, now)
@@ -248,7 +260,7 @@ class PacketPlane:
             payload=packet,
         )
         if packet.is_ack_eliciting:
-            self._probe_wanted = False
+            self._probes = max(0, self._probes - 1)
             self._acks_alone = 0
             self.core.restart_idle_timer(now, sent=True)
 
@@ -257,9 +269,8 @@ class PacketPlane:
         queue, path = self.queue, self.path
         queue.control_delay(now)
         budget = min(path.recovery.can_send(), path.recovery.pacer.budget(now))
-        if self._probe_wanted:
-            budget = max(budget, self.core.datagram_size)  # one packet may exceed the window (RFC 9002 §7.5)
-        budget = min(budget, self._address_room())
+        # Probes may exceed the window (RFC 9002 §7.5).
+        budget = min(max(budget, self._probes * self.core.datagram_size), self._address_room())
         largest = self.max_frame_payload
         sent = 0
         while queue.packets and not self._is_number_ambiguous():
@@ -270,11 +281,9 @@ class PacketPlane:
             if not size:
                 break
             budget -= size
-            if self._probe_wanted:
-                self._probe_wanted = False  # one is enough
-                budget = min(budget, path.recovery.can_send())
             sent += size
         if sent:
+            self._probes = 0
             self._acks_alone = 0
             path.network.bytes_sent += sent
             self.core.restart_idle_timer(now, sent=True)
@@ -336,18 +345,22 @@ class PacketPlane:
         return len(sealed)
 
     def _send_probe(self, batches: list[Batch], address: Any, now: float) -> None:
-        """Send a PING if a probe timeout asked for a packet and nothing else was there (RFC 9002 §6.2.4)."""
-        if not self._probe_wanted:
-            return
-        self._probe_wanted = False
-        if self._address_room() < self._head_size + MIN_PAYLOAD + TAG_SIZE:
-            return  # the next timeout asks again, or the peer sends something
-        self._send_alone(batches, address, b"\x01\x00", now, eliciting=True)
+        """Send PINGs if a probe timeout asked for packets and nothing else was there (RFC 9002 §6.2.4)."""
+        while self._probes:
+            self._probes -= 1
+            if self._address_room() < self._head_size + MIN_PAYLOAD + TAG_SIZE:
+                continue  # the next timeout asks again, or the peer sends something
+            self._send_alone(batches, address, b"\x01\x00", now, eliciting=True)
 
     def _send_ack(self, batches: list[Batch], address: Any, now: float) -> None:
-        """Send an ACK that is due, joined to the last batch if that may end with a shorter packet."""
+        """Send an ACK that is due, or once more beside other packets, as the last one may have been lost.
+
+        Nobody acknowledges an ACK, so only repeating it helps a peer whose window is full (RFC 9000 §13.2.3).
+        """
         received = self.path.received
-        if received.ack_at is None or (received.ack_at > now and not batches):
+        is_due = received.ack_at is not None and (received.ack_at <= now or batches)
+        is_recent = now - received.asked_at < 3 * self.path.recovery.pto()
+        if not is_due and not (batches and is_recent):
             return
         ecn = received.ecn_counts if any(received.ecn_counts) else None
         delay = max(0.0, now - received.largest_time)
@@ -445,7 +458,7 @@ class PacketPlane:
         result = recovery.on_timeout(now)
         self._lost(result.lost_payloads, result.lost)
         if result.send_probe:
-            self._probe_wanted = True
+            self._probes = PTO_PROBES
             if result.probe_payloads:
                 lose(result.probe_payloads)
                 self.core.is_control_waiting = True

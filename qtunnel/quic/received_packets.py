@@ -23,13 +23,14 @@ ACK_EVERY: Final = 2
 class ReceivedPackets:
     """One space. max_ack_delay: seconds an ACK may wait for company, as we advertised it.
 
-    ack_at: when an ACK is due, None for not at all.
+    ack_at: when an ACK is due, None for not at all. asked_at: when a packet last asked for one.
     """
 
     def __init__(self, *, max_ack_delay: float = 0.025) -> None:
         self.largest = -1
         self.largest_time = 0.0
         self.ack_at: float | None = None
+        self.asked_at = float("-inf")  # when a packet last asked for an ACK
         self.ecn_counts = [0, 0, 0]  # ECT(0), ECT(1), CE
         self._max_ack_delay = max_ack_delay
         self._bits = 0
@@ -84,6 +85,7 @@ class ReceivedPackets:
         """Note how many packets of a burst ask for an ACK, and set when it is due."""
         if not eliciting:
             return
+        self.asked_at = now
         self._eliciting += eliciting
         if out_of_order or self._eliciting >= ACK_EVERY:
             self.ack_at = now

@@ -133,6 +133,7 @@ class ClientTunnel:
     def allow_request(self, now: float) -> None:
         """Go on after hold_request: this address of the server won."""
         self._hold_request = False
+        self._advance(now)  # the connection may have ended since the last datagram was read
         self._send_request(now)
 
     def set_own_addresses(self, addresses: Collection[IPAddress]) -> None:
@@ -158,7 +159,10 @@ class ClientTunnel:
 
     def datagrams_to_send(self, now: float) -> list[Transmit]:
         """Return what to send on UDP."""
-        return self._connection.datagrams_to_send(now)
+        transmits = self._connection.datagrams_to_send(now)
+        if self._connection.is_terminated and self.state is not ClientState.CLOSED:
+            self._advance(now)  # it ended in sending, and no timer of it would ever tell
+        return transmits
 
     def packets_to_write(self) -> list[bytes]:
         """Return inner packets for the TUN, ICMP errors among them."""
@@ -190,6 +194,7 @@ class ClientTunnel:
 
     def status(self, now: float) -> dict[str, Any]:
         """Return what `qtunnel status` shows of this connection."""
+        self._collect_drops()
         quic = self._connection.stats()
         refusal = None if self.session is None else self.session.ipv6_refusal
         return {
@@ -366,6 +371,11 @@ class ClientTunnel:
         self._connection.close(error_code=error_code, reason=text)
         self._closed(reason, text, now)
 
+    def _collect_drops(self) -> None:
+        if self.session is not None:
+            self.session.stream.collect_drops()
+
     def _closed(self, reason: CloseReason, text: str, now: float) -> None:
+        self._collect_drops()
         self._enter(ClientState.CLOSED)
         self._events.append(Closed(time=now, reason=reason, text=text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from qtunnel.drops import DropReason
 from qtunnel.ip.forward import Forwarder, HopLimit, IcmpErrors
 from qtunnel.ip.policy import Policy
 from qtunnel.masque.session import Session
@@ -14,6 +15,16 @@ from qtunnel.tunnel.stats import TrafficStats
 __all__ = ["MIN_IPV6_MTU", "IpStream", "too_small_for_ipv6"]
 
 MIN_IPV6_MTU: Final = 1280
+UNSENT: Final = frozenset(
+    {
+        DropReason.DATAGRAM_TOO_LARGE,
+        DropReason.NO_SESSION,
+        DropReason.QUEUE_DELAY,
+        DropReason.QUEUE_FULL,
+        DropReason.QUEUE_TOO_OLD,
+    }
+)
+"""Drops of packets that had been counted as sent."""
 
 
 class IpStream:
@@ -117,10 +128,19 @@ class IpStream:
 
     def _queue(self, packets: list[bytes], now: float) -> None:
         self.stats.count_out(packets)
-        drops = self.connection.send_packets(self.stream_id, packets, now)
+        self.connection.send_packets(self.stream_id, packets, now)
+        self.collect_drops()
+
+    def collect_drops(self) -> None:
+        """Take over what the connection has dropped since, also packets that waited in its queue in vain.
+
+        To be called before the counters are shown, and once the connection is over.
+        """
+        drops = self.connection.drops
         if drops:
             self.stats.drops.update(drops)
-            self.stats.packets_out -= sum(drops.values())
+            self.stats.packets_out -= sum(count for reason, count in drops.items() if reason in UNSENT)
+            drops.clear()
 
 
 def too_small_for_ipv6(mtu: int) -> str:

@@ -392,6 +392,7 @@ class ServerTunnel:
         self._timed.discard(session)
         self._routes.remove_all(session)
         self._collect(session)
+        session.stream.collect_drops()
         self.stats.drops.update(session.stream.stats.drops)
         self._events.append(
             SessionClosed(

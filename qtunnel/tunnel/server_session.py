@@ -154,6 +154,7 @@ class ServerSession:
 
     def status(self, now: float) -> dict[str, Any]:
         """Return what `qtunnel status` shows of this session."""
+        self.stream.collect_drops()
         quic = self.connection.stats()
         return {
             "user": self.user.name,

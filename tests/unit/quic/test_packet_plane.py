@@ -12,7 +12,7 @@ from qtunnel.burst import Address, Received
 from qtunnel.drops import DropReason
 from qtunnel.quic.events import PacketsReceived
 from qtunnel.quic.h3 import HttpConnection
-from qtunnel.quic.packet_plane import PacketPlane
+from qtunnel.quic.packet_plane import PTO_PROBES, PacketPlane
 from qtunnel.quic.plane_connection import PlaneConnection
 from tests.sim.quic_pair import REQUEST, RESPONSE, QuicPair, client_settings, server_settings, split
 from tests.sim.raw_peer import RawServer, headers_frame, varint
@@ -176,7 +176,7 @@ def test_rec_08_no_more_than_the_window_is_in_flight() -> None:
     pair.client.send_packets(stream_id, [b"x" * 1400] * 200, pair.now)
     for _ in range(20):
         pair.run(0.005)
-        assert pair.client.quic.bytes_in_flight <= pair.client.quic.congestion_window + 1472
+        assert pair.client.quic.bytes_in_flight <= pair.client.quic.congestion_window + PTO_PROBES * 1472
 
 
 def test_an_ack_of_a_packet_never_sent_closes_the_connection() -> None:
