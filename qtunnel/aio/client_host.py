@@ -46,9 +46,7 @@ class ClientHost:
         tun = Tun.open(config.host.tun_name, offload=config.host.tun_offload)
         setup: HostSetup | None = None
         try:
-            setup = await HostSetup.open(
-                tun.name, table=config.route_table, rule_priority=config.rule_priority
-            )
+            setup = await HostSetup.open(tun.name, table=config.route_table, rule_priority=config.rule_priority)
             await setup.prepare_tun(ipv6=config.want_ipv6 and _host_has_ipv6())
             if config.masquerade or config.advertise:
                 await setup.enable_forwarding(ipv6=config.want_ipv6 and _host_has_ipv6())

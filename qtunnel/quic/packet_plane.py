@@ -66,6 +66,7 @@ class PacketPlane:
         congestion_control: str,
         cid_size: int,
         update_after: int,
+        seed: int = 0,
     ) -> None:
         self.core = core
         self.queue = queue
@@ -85,7 +86,7 @@ class PacketPlane:
             update_after=update_after,
         )
         recovery = LossRecovery(
-            congestion=make_congestion_control(congestion_control, core.datagram_size),
+            congestion=make_congestion_control(congestion_control, core.datagram_size, seed=seed),
             max_ack_delay=core.peer_max_ack_delay,
             initial_rtt=core.smoothed_rtt or 0.333,
             max_datagram_size=core.datagram_size,
@@ -282,6 +283,8 @@ class PacketPlane:
                 break
             budget -= size
             sent += size
+        if not queue.packets and path.recovery.can_send() > 0:
+            path.recovery.on_app_limited()  # the window is not what holds us up
         if sent:
             self._probes = 0
             self._acks_alone = 0

@@ -116,6 +116,7 @@ class PlaneConnection(Connection):
             congestion_control=self._settings.congestion_control,
             cid_size=CID_SIZE,
             update_after=self._settings.key_update_after,
+            seed=int.from_bytes(self._settings.random_bytes(4)),
         )
 
     # -- bytes out
