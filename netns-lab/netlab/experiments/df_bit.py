@@ -125,7 +125,9 @@ class DfBit(Experiment):
 
     def judge(self, judge: Judge) -> None:
         """Allow no packet without DF and no fragment, anywhere."""
-        judge.at_least(f"the client's kernel knew a path MTU of {CACHED_MTU}", "cached_by_client", 1)
+        # Where packets went out without DF there was no Packet Too Big to remember.
+        if not any(judge.outcome.values("cached_without_df")):
+            judge.at_least(f"the client's kernel knew a path MTU of {CACHED_MTU}", "cached_by_client", 1)
         for situation in SITUATIONS:
             name, what = situation.name, situation.what
             judge.at_most(f"{what}: packets without DF", f"{name}_without_df", 0)
