@@ -13,7 +13,7 @@ from enum import Enum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Final
 
-from qtunnel.errors import SystemSetupError
+from qtunnel.errors import SystemSetupError, TunLostError
 from qtunnel.linux.netlink import LOCAL_TABLE, MAIN_TABLE, Netlink
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ __all__ = [
     "LinkFollower",
     "OutgoingInterface",
     "Overlap",
+    "check_tun_is_there",
     "host_addresses",
     "interface_mtu",
     "outgoing_interface",
@@ -116,6 +117,23 @@ def interface_mtu(address: IPAddress) -> int:
             own = [each.index for each in netlink.addresses() if each.interface.ip == address]
             candidates = [links[index].mtu for index in own if index in links]
     return min(*candidates, _MAX_MTU) if candidates else _USUAL_MTU
+
+
+def check_tun_is_there(name: str, *, must_be_up: bool = True) -> None:
+    """Look at a TUN that we made.
+
+    Raises:
+        TunLostError: it is gone, or is down, which takes its routes and IPv6 addresses away.
+    """
+    try:
+        with Netlink() as netlink:
+            is_up = netlink.link(name).is_up
+    except OSError as error:
+        if error.errno != errno.ENODEV:
+            return  # the kernel does not say; nothing follows from that
+        raise TunLostError(f"{name} was deleted by another program", remedy="Start the tunnel again") from error
+    if must_be_up and not is_up:
+        raise TunLostError(f"{name} was taken down by another program", remedy="Start the tunnel again")
 
 
 def host_addresses(*, except_interface: str | None = None) -> frozenset[IPAddress]:

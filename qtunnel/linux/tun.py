@@ -23,7 +23,7 @@ from typing import Final
 
 from qtunnel.burst import MAX_BURST
 from qtunnel.errors import SystemSetupError
-from qtunnel.linux.coalescing import SuperPacket, coalesce
+from qtunnel.linux.coalescing import LEAST, SuperPacket, coalesce
 from qtunnel.linux.netlink import Netlink
 from qtunnel.linux.segmentation import Segmenter, complete_checksums
 from qtunnel.linux.vnet_hdr import MAX_SEGMENTS, NEEDS_CSUM, NO_OFFLOAD, VNET_HEADER, VNET_HEADER_SIZE
@@ -236,7 +236,7 @@ class Tun:
 
         The kernel refuses what is neither IPv4 nor IPv6 (EINVAL), and all while the interface is down (EIO).
         """
-        if len(packets) < 2 or not (self.coalesces_tcp or self.coalesces_udp):
+        if len(packets) < LEAST or not (self.coalesces_tcp or self.coalesces_udp):
             return self._write_singly(packets)
         taken = done = 0
         for together in coalesce(packets, tcp=self.coalesces_tcp, udp=self.coalesces_udp):
@@ -305,6 +305,9 @@ class Tun:
                 logger.info("%s: no offloads %#x (%s)", self.name, offloads, error.strerror)
             else:
                 break
+        # No lower limit, and none in bytes, though 46 segments of an inner MTU of 1382 are all that one segmented
+        # send takes: a LAN's super-packets have up to 49, and the kernel cuts what is above a limit into single
+        # packets. That cost 5.5 us a packet instead of 3.8, where local senders gained 0.3 us.
         try:
             with Netlink() as netlink:
                 netlink.set_link(netlink.link(self.name).index, gso_max_segments=MAX_SEGMENTS)

@@ -141,15 +141,15 @@ class UdpSocket:
         interface: str | None = None,
         gso: bool = True,
         gro: bool = True,
-        receive_buffer: int = 4 * 1024 * 1024,
+        receive_buffer: int | None = 4 * 1024 * 1024,
         send_buffer: int = 4 * 1024 * 1024,
         path_id: int = 0,
         mark: int | None = None,
     ) -> UdpSocket:
         """Open a socket bound to local (numeric host; "0.0.0.0" or "::" for any; port 0 for a free one).
 
-        interface: send and receive by this one only (SO_BINDTODEVICE). Buffers in bytes. mark: the packet mark
-        routing rules may look at.
+        interface: send and receive by this one only (SO_BINDTODEVICE). Buffers in bytes; a
+        receive_buffer of None is left as the kernel makes it. mark: the packet mark routing rules may look at.
 
         Raises:
             SystemSetupError: the address, port or interface cannot be had; says what to type.

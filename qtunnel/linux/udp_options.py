@@ -45,11 +45,13 @@ def open_udp_socket(
     interface: str | None,
     gso: bool,
     gro: bool,
-    receive_buffer: int,
+    receive_buffer: int | None,
     send_buffer: int,
     mark: int | None,
 ) -> OpenedSocket:
     """Open, configure and bind a non-blocking socket; local's host is a numeric address of the family wanted.
+
+    receive_buffer: None leaves the kernel's default.
 
     Raises:
         SystemSetupError: the address, port or interface cannot be had; says what to type.
@@ -165,8 +167,10 @@ _RECEIVE: Final = _Buffer("receive", cmsg.SO_RCVBUFFORCE, socket.SO_RCVBUF, "net
 _SEND: Final = _Buffer("send", cmsg.SO_SNDBUFFORCE, socket.SO_SNDBUF, "net.core.wmem_max")
 
 
-def _set_buffer(sock: socket.socket, size: int, buffer: _Buffer) -> int:
+def _set_buffer(sock: socket.socket, size: int | None, buffer: _Buffer) -> int:
     """Ask for size bytes, beyond the host's limit where we may; return what we got. Warns when that is less."""
+    if size is None:
+        return sock.getsockopt(socket.SOL_SOCKET, buffer.plain) // 2
     try:
         sock.setsockopt(socket.SOL_SOCKET, buffer.forced, size)
     except OSError:

@@ -63,7 +63,7 @@ def main() -> None:
             whole, segments = frames(addresses, is_tcp, arguments.size, count)
             buffer = memoryview(bytearray(whole))
             split = cost(lambda buffer=buffer: segmenter.split(buffer), count, arguments.repeat)
-            together = cost(lambda segments=segments: coalesce(segments), count, arguments.repeat)
+            together = cost(lambda segments=segments: coalesce(segments, least=2), count, arguments.repeat)
             sums = cost(lambda segments=segments: list(map(word_sum, segments)), count, arguments.repeat)
             complete = cost(lambda segments=segments: complete_checksums(segments, 20, 6), count, arguments.repeat)
             print(f"{label:12}{count:8}{split:8.2f}{together:10.2f}{sums:8.2f}{complete:10.2f}")

@@ -97,7 +97,7 @@ def frames_of(packets: Sequence[bytes]) -> list[bytes]:
     """Return what write_burst writes: super-packets, and complete packets alone."""
     frames: list[bytes] = []
     done = 0
-    for together in coalesce(packets):
+    for together in coalesce(packets, least=2):
         frames += [bytes(10) + packet for packet in packets[done : together.first]]
         frames.append(b"".join(together.pieces))
         done = together.first + together.count

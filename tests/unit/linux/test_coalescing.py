@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qtunnel.linux.coalescing import coalesce
+from qtunnel.linux.coalescing import LEAST, coalesce
 from qtunnel.linux.segmentation import Segmenter
 from qtunnel.linux.vnet_hdr import MAX_SEGMENTS, MAX_SUPER_PACKET, NEEDS_CSUM, VNET_HEADER, Gso
 from tests.unit.linux.packets import (
@@ -42,7 +42,7 @@ def cut_again(packets: Sequence[bytes]) -> list[bytes]:
     """Coalesce, and cut as the kernel would."""
     segmenter = Segmenter()
     result: list[bytes] = []
-    for together in coalesce(packets):
+    for together in coalesce(packets, least=2):
         result += packets[len(result) : together.first]
         assert together.count > 1
         result += segmenter.split(memoryview(b"".join(together.pieces)))
@@ -50,8 +50,10 @@ def cut_again(packets: Sequence[bytes]) -> list[bytes]:
     return result + list(packets[len(result) :])
 
 
-def groups(packets: Sequence[bytes], **which: bool) -> list[tuple[int, int]]:
-    return [(together.first, together.count) for together in coalesce(packets, **which)]
+def groups(packets: Sequence[bytes], **which: int) -> list[tuple[int, int]]:
+    """Return first index and number of the packets put together, even if they are two."""
+    which = {"least": 2} | which
+    return [(together.first, together.count) for together in coalesce(packets, **which)]  # type: ignore[arg-type]
 
 
 @families
@@ -82,17 +84,27 @@ def test_the_super_packet_is_what_the_kernel_expects_of_a_device(addresses: tupl
     """A whole packet, whose checksum field holds the sum of the pseudo-header and no more."""
     payload = content(1000)
     packets = stream(payload, 300, addresses, last_flags=ACK | PSH)
-    (together,) = coalesce(packets)
+    (together,) = coalesce(packets, least=2)
     l4 = 20 if addresses is V4 else 40
     kind = Gso.TCPV4 if addresses is V4 else Gso.TCPV6
     frame = b"".join(together.pieces)
     assert VNET_HEADER.unpack(frame[:10]) == (NEEDS_CSUM, kind, l4 + 20, 300, l4, 16)
     assert frame[10:] == tcp_segment(payload, addresses, flags=ACK | PSH, partial_for=1020)
     packets = datagrams(payload, 300, addresses)
-    (together,) = coalesce(packets)
+    (together,) = coalesce(packets, least=2)
     frame = b"".join(together.pieces)
     assert VNET_HEADER.unpack(frame[:10]) == (NEEDS_CSUM, Gso.UDP_L4, l4 + 8, 300, l4, 6)
     assert frame[10:] == udp_datagram(payload, addresses, partial=True)
+
+
+@families
+@pytest.mark.parametrize("make", [stream, datagrams])
+def test_few_packets_are_not_worth_it(addresses: tuple[str, str], make: Callable[..., list[bytes]]) -> None:
+    packets = make(content(100 * LEAST), 100, addresses)
+    assert coalesce(packets[:-1]) == []
+    assert [together.count for together in coalesce(packets)] == [LEAST]
+    packets[3] = flip(packets[3], 80)
+    assert coalesce(packets) == []
 
 
 def test_each_protocol_can_be_left_out() -> None:
@@ -108,7 +120,9 @@ def test_a_super_packet_ends_at_the_most_segments_and_at_the_most_bytes() -> Non
     packets = stream(content(1400 * 64), 1400)
     assert groups(packets) == [(0, 46), (46, 18)]
     for burst in (packets, stream(content(9000 * 20), 9000), datagrams(content(9000 * 20), 9000)):
-        assert all(sum(map(len, together.pieces)) <= 10 + MAX_SUPER_PACKET for together in coalesce(burst))
+        assert all(
+            sum(map(len, together.pieces)) <= 10 + MAX_SUPER_PACKET for together in coalesce(burst, least=2)
+        )
         assert cut_again(burst) == burst
 
 
