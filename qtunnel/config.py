@@ -21,10 +21,12 @@ __all__ = [
     "IPAddress",
     "IPInterface",
     "IPNetwork",
+    "LabConfig",
     "PeerQuirks",
     "QuicConfig",
     "RouteMode",
     "ServerConfig",
+    "SocketBuffer",
     "User",
     "token_digest",
 ]
@@ -108,6 +110,31 @@ class HostConfig:
             )
 
 
+class SocketBuffer(StrEnum):
+    """Where the size of a UDP socket's receive buffer comes from."""
+
+    CONFIGURED = "configured"  # QuicConfig.receive_buffer
+    DEFAULT = "default"  # the kernel's own, net.core.rmem_default
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabConfig:
+    """Cures that an experiment may switch off, to show the fault they cure; never for use.
+
+    The command line takes this table only together with --lab.
+    """
+
+    rcvbuf: SocketBuffer = SocketBuffer.CONFIGURED
+
+    def receive_buffer(self, configured: int) -> int | None:
+        """Return how many bytes to ask for, of those configured; None: leave the kernel's."""
+        return None if self.rcvbuf is SocketBuffer.DEFAULT else configured
+
+    def switched_off(self) -> list[str]:
+        """Return each cure that is off, as key=value."""
+        return [] if self.rcvbuf is SocketBuffer.CONFIGURED else [f"rcvbuf={self.rcvbuf}"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
     """One tunnel as its client sees it."""
@@ -144,6 +171,7 @@ class ClientConfig:
     reconnect_max: float = 30.0
     quic: QuicConfig = field(default_factory=QuicConfig)
     host: HostConfig = field(default_factory=HostConfig)
+    lab: LabConfig = field(default_factory=LabConfig)
 
     def __post_init__(self) -> None:
         if not self.server:
@@ -220,6 +248,7 @@ class ServerConfig:
     icmp_burst: int = 50
     quic: QuicConfig = field(default_factory=QuicConfig)
     host: HostConfig = field(default_factory=HostConfig)
+    lab: LabConfig = field(default_factory=LabConfig)
 
     def __post_init__(self) -> None:
         if not self.listen:

@@ -63,7 +63,7 @@ class Attempt:
             ("::", 0) if ":" in remote[0] else ("0.0.0.0", 0),
             gso=config.quic.gso,
             gro=config.quic.gro,
-            receive_buffer=config.quic.receive_buffer,
+            receive_buffer=config.lab.receive_buffer(config.quic.receive_buffer),
             send_buffer=config.quic.send_buffer,
         )
         now = asyncio.get_running_loop().time()

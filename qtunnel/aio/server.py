@@ -229,7 +229,7 @@ class TunnelServer:
                     (address, port),
                     gso=quic.gso,
                     gro=quic.gro,
-                    receive_buffer=quic.receive_buffer,
+                    receive_buffer=self.config.lab.receive_buffer(quic.receive_buffer),
                     send_buffer=quic.send_buffer,
                 )
             except SystemSetupError as error:

@@ -14,7 +14,7 @@ from qtunnel.cli.flag_tables import CONNECT_FLAGS
 from qtunnel.cli.flags import add_flags, origins_of, values_said
 from qtunnel.cli.load import ConnectOptions, Settings, build, parse_toml, read_toml_file
 from qtunnel.cli.logs import start_logging
-from qtunnel.cli.output import say
+from qtunnel.cli.output import say, say_switched_off
 from qtunnel.config import ClientConfig
 from qtunnel.state.paths import check_name, control_socket, profile_directory, runtime_directory
 from qtunnel.state.private_file import read_private
@@ -43,8 +43,9 @@ Examples:
     metavar="FILE",
     help="More settings in TOML, over the profile's; with server and token it needs none.",
 )
+@click.option("--lab", is_flag=True, hidden=True, help="Take the table [lab], which switches cures off.")
 @add_flags(CONNECT_FLAGS)
-def connect(profile: str | None, config_file: str | None, **said: Any) -> None:
+def connect(profile: str | None, config_file: str | None, lab: bool, **said: Any) -> None:
     """Connect to a server and stay connected.
 
     PROFILE is the name `qtunnel join` gave; it can be left out while there is only one. The tunnel comes back
@@ -53,6 +54,8 @@ def connect(profile: str | None, config_file: str | None, **said: Any) -> None:
     os.umask(0o077)  # whatever is written from here on (logs, qlog, keys) is ours alone
     store = ProfileStore(profile_directory(os.environ))
     settings, name = gather(store, profile, config_file, said)
+    if not lab:
+        settings.refuse_lab()
     options, config = build(settings, (ConnectOptions, ClientConfig))
     start_logging(options.log_level, options.log_file)
     from qtunnel.cli.running import run_until_ended
@@ -113,6 +116,7 @@ async def _connect(config: ClientConfig, options: ConnectOptions, name: str) -> 
             # At once, before a thread resolves a name: threads keep what they were started with.
             drop_privileges(("NET_ADMIN",))
         printer.follow(tunnel.events())
+        say_switched_off(config.lab.switched_off())
         for warning in tunnel.status().get("warnings", ()):
             say(f"warning: {warning}")
         try:

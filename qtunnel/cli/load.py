@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar, cast, get_args, get_origin, get_type_hin
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from qtunnel.cli.logs import LogLevel
-from qtunnel.config import ClientConfig, HostConfig, QuicConfig, RouteMode, ServerConfig
+from qtunnel.config import ClientConfig, HostConfig, LabConfig, QuicConfig, RouteMode, ServerConfig
 from qtunnel.errors import ConfigError
 from qtunnel.state.paths import SERVER_INSTANCE
 
@@ -73,7 +73,7 @@ class ConnectOptions:
     log_file: str | None = None
 
 
-for _kind in (QuicConfig, HostConfig, ClientConfig, ServerConfig, ServeOptions, ConnectOptions):
+for _kind in (QuicConfig, HostConfig, LabConfig, ClientConfig, ServerConfig, ServeOptions, ConnectOptions):
     with_config(_STRICT)(_kind)
 _ADAPTERS: Final[dict[type, TypeAdapter[Any]]] = {
     kind: TypeAdapter(kind) for kind in (ClientConfig, ServerConfig, ServeOptions, ConnectOptions)
@@ -95,6 +95,19 @@ class Settings:
         for path, value in _leaves(values):
             self._put(path, value)
             self.origins[path] = (spellings or {}).get(".".join(path), origin)
+
+    def refuse_lab(self) -> None:
+        """Raise when cures are to be switched off, which only --lab allows.
+
+        Raises:
+            ConfigError: there is a table [lab].
+        """
+        if "lab" in self.values:
+            origin = next((origin for path, origin in self.origins.items() if path[0] == "lab"), "")
+            raise ConfigError(
+                f"{origin}{': ' if origin else ''}the table [lab] switches cures off, for experiments. "
+                "Remove it, or give --lab if that is what you want"
+            )
 
     def has(self, key: str) -> bool:
         """Tell whether a top-level key was said."""
@@ -276,7 +289,7 @@ def _unknown(path: _Path, settings: Settings, known: Mapping[str, type]) -> str:
     elif close:
         hint = f"did you mean {close[0]}?"
     else:
-        hint = f"known: {', '.join(sorted(known))}"
+        hint = f"known: {', '.join(sorted(set(known) - {'lab'}))}"  # no word of it in normal use
     origin = _origin(path, settings)
     place = f" in [{table}]" if table else ""
     return f"{origin}{': ' if origin else ''}there is no setting {_shown(key)}{place}; {hint}"

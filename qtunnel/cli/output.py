@@ -10,7 +10,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["as_text", "byte_count", "duration", "error_line", "is_terminal", "pairs", "say", "styled", "table"]
+__all__ = [
+    "as_text",
+    "byte_count",
+    "duration",
+    "error_line",
+    "is_terminal",
+    "pairs",
+    "say",
+    "say_switched_off",
+    "styled",
+    "table",
+]
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 _ESCAPES: Final = {code: "?" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x0A}
@@ -32,6 +43,12 @@ def is_terminal(stream: IO[str] | None = None) -> bool:
 def say(line: str = "") -> None:
     """Print one line to standard output at once, so that a pipe or a journal has it too."""
     print(as_text(line), flush=True)
+
+
+def say_switched_off(cures: Sequence[str]) -> None:
+    """Warn of the cures that an experiment has switched off, if there are any."""
+    if cures:
+        say(f"warning: for an experiment, cures are switched off: {', '.join(cures)}")
 
 
 def styled(line: str, style: str) -> None:

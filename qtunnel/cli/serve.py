@@ -18,7 +18,7 @@ from qtunnel.cli.flags import add_flags, origins_of, values_said
 from qtunnel.cli.links import hand_out_link
 from qtunnel.cli.load import ServeOptions, Settings, build, read_toml_file
 from qtunnel.cli.logs import start_logging
-from qtunnel.cli.output import say
+from qtunnel.cli.output import say, say_switched_off
 from qtunnel.config import ServerConfig, User
 from qtunnel.errors import ConfigError
 from qtunnel.state.identity import ServerIdentity
@@ -68,8 +68,9 @@ class Startup:
     metavar="FILE",
     help=f"Settings in TOML; default {DEFAULT_SERVER_CONFIG}, if it is there. Flags count more.",
 )
+@click.option("--lab", is_flag=True, hidden=True, help="Take the table [lab], which switches cures off.")
 @add_flags(SERVE_FLAGS)
-def serve(config_file: str | None, **said: Any) -> None:
+def serve(config_file: str | None, lab: bool, **said: Any) -> None:
     """Run a server.
 
     The first start makes a key, a certificate, address pools and a user, and hands out the user's join link: shown
@@ -82,6 +83,8 @@ def serve(config_file: str | None, **said: Any) -> None:
     if path is not None:
         settings.add(read_toml_file(path), str(path))
     settings.add(values_said(SERVE_FLAGS, said), "command line", origins_of(SERVE_FLAGS))
+    if not lab:
+        settings.refuse_lab()
     startup = prepare(settings, os.environ)
     start_logging(startup.options.log_level, startup.options.log_file)
     with FileLock(startup.state / "server.lock", wait=0):
@@ -164,6 +167,7 @@ async def _serve(startup: Startup) -> None:
 def _say_ready(server: TunnelServer, startup: Startup) -> None:
     pools = [str(pool) for pool in (startup.config.pool4, startup.config.pool6) if pool is not None]
     say(f"serving on {', '.join(server.listening)} (UDP); inside {', '.join(pools)}")
+    say_switched_off(startup.config.lab.switched_off())
     for warning in server.status().get("warnings", ()):
         say(f"warning: {warning}")
 

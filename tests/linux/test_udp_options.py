@@ -45,6 +45,18 @@ def test_buffers_beyond_the_limit_of_the_host_are_had_by_force(lab: Namespaces) 
     udp.close()
 
 
+def test_a_receive_buffer_can_be_left_as_the_kernel_makes_it(lab: Namespaces) -> None:
+    with lab.add("h").entered():
+        plain = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        udp = UdpSocket.open(("0.0.0.0", 0), receive_buffer=None)
+        usual = UdpSocket.open(("0.0.0.0", 0))
+    assert udp.receive_buffer == plain.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
+    assert udp.receive_buffer < usual.receive_buffer
+    usual.close()
+    plain.close()
+    udp.close()
+
+
 def test_without_the_right_to_force_the_sysctl_and_its_value_are_named(lab: Namespaces) -> None:
     code = (
         "import ctypes, logging, sys\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from qtunnel.config import ClientConfig, HostConfig, QuicConfig, ServerConfig, User
+from qtunnel.config import ClientConfig, HostConfig, LabConfig, QuicConfig, ServerConfig, SocketBuffer, User
 from qtunnel.errors import ConfigError
 
 DIGEST = "0123456789abcdef" * 4
@@ -21,6 +21,14 @@ def client(**settings: Any) -> ClientConfig:
 
 def server(**settings: Any) -> ServerConfig:
     return ServerConfig(**{"pool4": IPv4Interface("10.77.1.1/24"), **settings})
+
+
+def test_every_cure_is_on_until_it_is_switched_off() -> None:
+    assert client().lab.switched_off() == server().lab.switched_off() == []
+    assert client().lab.receive_buffer(4096) == 4096
+    without = LabConfig(rcvbuf=SocketBuffer.DEFAULT)
+    assert without.receive_buffer(4096) is None
+    assert without.switched_off() == ["rcvbuf=default"]
 
 
 def test_what_is_needed_is_enough() -> None:

@@ -44,6 +44,18 @@ def test_the_only_profile_needs_nothing_else(run: Runner, api: Any) -> None:
     assert api.calls[-1]["wait"] is False
 
 
+def test_cures_are_switched_off_only_when_a_flag_says_so_too(run: Runner, home: Path, api: Any) -> None:
+    home.write_text(home.read_text() + '\n[lab]\nrcvbuf = "default"\n')
+    refused = run("connect")
+    assert refused.code == 3
+    assert f"{home}: the table [lab] switches cures off" in refused.err
+    assert api.calls == []
+    taken = run("connect", "--lab")
+    assert taken.code == 0
+    assert api.config.lab.receive_buffer(4096) is None
+    assert "cures are switched off: rcvbuf=default" in taken.out
+
+
 def test_no_profile_and_several_are_status_12(run: Runner, world: Any, api: Any) -> None:
     outcome = run("connect")
     assert outcome.code == 12

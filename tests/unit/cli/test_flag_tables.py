@@ -96,6 +96,8 @@ def keys_of(*kinds: type) -> set[str]:
     keys: set[str] = set()
     for kind in kinds:
         for field in dataclasses.fields(kind):
+            if field.name == "lab":  # for experiments alone, and in no help
+                continue
             inner = TABLES.get(field.name)
             keys |= {field.name} if inner is None else {f"{field.name}.{key}" for key in keys_of(inner)}
     return keys

@@ -96,6 +96,31 @@ def test_file_and_flags_say_the_same_and_flags_count_more(
     assert api.calls[-1]["tun"] is False
 
 
+def test_cures_are_switched_off_only_when_a_flag_says_so_too(
+    run: Runner, world: Any, api: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('[lab]\nrcvbuf = "default"\n')
+    refused = run("serve", "--config", str(file))
+    assert refused.code == 3
+    assert "server.toml: the table [lab] switches cures off" in refused.err
+    assert "--lab" in refused.err
+    assert not world.state.exists()
+    taken = run("serve", "--config", str(file), "--lab")
+    assert taken.code == 0
+    assert api.config.lab.receive_buffer(4096) is None
+    assert "cures are switched off: rcvbuf=default" in taken.out
+    file.write_text('[lab]\nrcvbuf = "small"\n')
+    wrong = run("serve", "--config", str(file), "--lab")
+    assert wrong.code == 3
+    assert "lab.rcvbuf: found 'small'; allowed: one of configured, default" in wrong.err
+
+
+def test_the_switch_for_experiments_is_in_no_help(run: Runner) -> None:
+    for command in ("serve", "connect"):
+        assert "lab" not in run(command, "--help").out.replace("available", "")
+
+
 def test_the_environment_can_name_the_file(
     run: Runner, api: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
