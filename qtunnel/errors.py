@@ -5,6 +5,7 @@
     ├── PeerProtocolError        the peer broke a rule; carries the error code to close with
     ├── ConfigError              a setting cannot be used; names the field
     ├── SystemSetupError         a command, module or permission is missing; says what to type
+    │   └── TunLostError         another program deleted the TUN, or took it down
     ├── AuthenticationError      the server does not know our token
     ├── ServerNotVerifiedError   the server's certificate is not the expected one
     ├── ConnectionFailedError    no server answered, or it closed before the tunnel was up
@@ -59,6 +60,10 @@ class SystemSetupError(QTunnelError):
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
         super().__init__(f"{message}. {remedy}" if remedy else message)
         self.remedy = remedy
+
+
+class TunLostError(SystemSetupError):
+    """Another program deleted the TUN, or took it down, and its routes went with it."""
 
 
 class AuthenticationError(QTunnelError):

@@ -28,6 +28,7 @@ from qtunnel.errors import (
     QTunnelError,
     ServerNotVerifiedError,
     SystemSetupError,
+    TunLostError,
 )
 from qtunnel.linux.links import outgoing_mtu
 from qtunnel.pmtud.sizes import MIN_UDP_PAYLOAD, link_mtu, udp_payload
@@ -64,7 +65,7 @@ class TunnelClient:
         self.config = config
         self._use_tun = use_tun
         self._events = EventStream()
-        self._inbox: asyncio.Queue[TunnelEvent] = asyncio.Queue()
+        self._inbox: asyncio.Queue[TunnelEvent | TunLostError] = asyncio.Queue()
         self._logs = ConnectionLogs(config.quic)
         self._host: ClientHost | None = None
         self._port = None if use_tun else PacketPort()
@@ -224,7 +225,7 @@ class TunnelClient:
                 closed = await self._stay_up()
                 reason, text = closed.reason, closed.text
                 error: QTunnelError = closed_error(closed)
-            except (AuthenticationError, ServerNotVerifiedError, NetworkOverlapError):
+            except (AuthenticationError, ServerNotVerifiedError, NetworkOverlapError, TunLostError):
                 raise
             except (ConnectionFailedError, SystemSetupError) as caught:
                 if isinstance(caught, SystemSetupError) and number == 1:
@@ -246,6 +247,7 @@ class TunnelClient:
         self._state = "connecting"
         remotes = await self._server.addresses()
         if self._host is not None:
+            self._host.check_tun()
             await self._host.set_servers(remotes)
 
         def start(remote: Address) -> Attempt:
@@ -282,7 +284,7 @@ class TunnelClient:
         self._events.publish(connected)
 
     async def _stay_up(self) -> Closed:
-        """Handle the core's events until the connection ends."""
+        """Handle the core's events until the connection ends. Raises: TunLostError."""
         host = self._host
         follow = None if host is None else asyncio.create_task(self._follow_host(host))
         try:
@@ -290,6 +292,8 @@ class TunnelClient:
                 event = await self._inbox.get()
                 if isinstance(event, Closed):
                     return event
+                if isinstance(event, TunLostError):
+                    raise event
                 if host is not None:
                     match event:
                         case AddressesChanged():
@@ -308,9 +312,15 @@ class TunnelClient:
                     await follow
 
     async def _follow_host(self, host: ClientHost) -> None:
-        async for _ in host.changes():
-            if self._attempt is not None:
-                self._attempt.core.set_own_addresses(host.own_addresses)
+        async with contextlib.aclosing(host.changes()) as changes:
+            async for _ in changes:
+                try:
+                    host.check_tun()
+                except TunLostError as error:
+                    self._inbox.put_nowait(error)
+                    return
+                if self._attempt is not None:
+                    self._attempt.core.set_own_addresses(host.own_addresses)
 
     def _drop_attempt(self) -> None:
         attempt, self._attempt = self._attempt, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from ipaddress import ip_address
 from typing import Final
 
@@ -12,7 +12,7 @@ from qtunnel.burst import Address
 from qtunnel.config import ClientConfig, IPAddress, IPInterface, IPNetwork, RouteMode
 from qtunnel.errors import NetworkOverlapError
 from qtunnel.linux.host import HostSetup
-from qtunnel.linux.links import LinkFollower, overlapping_networks
+from qtunnel.linux.links import LinkFollower, check_tun_is_there, overlapping_networks
 from qtunnel.linux.nft import Masquerade
 from qtunnel.linux.sysctl import read_sysctl
 from qtunnel.linux.tun import Tun
@@ -39,6 +39,7 @@ class ClientHost:
         self._routes: dict[IPNetwork, IPAddress | None] = {}
         self._mtu = 0
         self._has_rules = False
+        self._is_up = False
 
     @classmethod
     async def open(cls, config: ClientConfig) -> ClientHost:
@@ -76,10 +77,13 @@ class ClientHost:
             )
         return warnings
 
-    async def changes(self) -> AsyncIterator[None]:
-        """Yield whenever the host's links, addresses or routes changed."""
-        async for _ in link_changes(self._follower):
-            yield
+    def changes(self) -> AsyncGenerator[None]:
+        """Yield whenever the host's links, addresses or routes changed. To be closed before the host is."""
+        return link_changes(self._follower)
+
+    def check_tun(self) -> None:
+        """Look whether the TUN is as we left it. Raises: TunLostError."""
+        check_tun_is_there(self.tun.name, must_be_up=self._is_up)
 
     async def set_servers(self, remotes: Iterable[Address]) -> None:
         """Keep the way to the server outside the tunnel: to every address it may be tried at from now on."""
@@ -105,6 +109,7 @@ class ClientHost:
         self._addresses = wanted
         self._follower.refresh_addresses()
         await self._setup.set_up()
+        self._is_up = True
 
     async def set_mtu(self, mtu: int) -> None:
         """Follow the inner MTU; never below 1280 while there is an IPv6 address (RFC 8200 §5)."""

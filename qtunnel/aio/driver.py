@@ -41,7 +41,9 @@ class Core(Protocol):
 
 
 class FileTunEdge(TunEdge, Protocol):
-    """A TunEdge with a descriptor to wait on."""
+    """A TunEdge with a descriptor to wait on. detached: the device was deleted behind our back."""
+
+    detached: bool
 
     def fileno(self) -> int: ...  # noqa: D102
 
@@ -213,6 +215,8 @@ class Driver:
         if packets:
             self._core.receive_from_tun(Burst(packets, self._loop.time()))
             self.flush()
+        elif self._tun.detached:
+            self._read_tun(False)  # the descriptor stays readable for ever
 
     def _timer_due(self) -> None:
         self._timer = None
@@ -285,7 +289,10 @@ class Driver:
             self._timer = self._loop.call_at(due, self._timer_due)
 
     def _read_tun(self, wanted: bool) -> None:
-        if self._tun is None or wanted == self._tun_read:
+        if self._tun is None:
+            return
+        wanted = wanted and not self._tun.detached
+        if wanted == self._tun_read:
             return
         self._tun_read = wanted
         if wanted:

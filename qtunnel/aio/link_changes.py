@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final
 
 from qtunnel.linux.links import LinkFollower
@@ -14,7 +14,7 @@ SETTLE: Final = 0.05
 """Seconds to let changes that come together, such as an address and its routes, be one."""
 
 
-async def link_changes(follower: LinkFollower) -> AsyncIterator[None]:
+async def link_changes(follower: LinkFollower) -> AsyncGenerator[None]:
     """Yield after each group of changes; follower.addresses is up to date then. Runs until cancelled."""
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()

@@ -21,7 +21,7 @@ from qtunnel.aio.uninterrupted import uninterrupted
 from qtunnel.burst import address_text
 from qtunnel.config import IPAddress, ServerConfig, User
 from qtunnel.drops import DropCounts
-from qtunnel.errors import ConfigError, SystemSetupError
+from qtunnel.errors import ConfigError, SystemSetupError, TunLostError
 from qtunnel.linux.links import interface_mtu
 from qtunnel.linux.udp import UdpSocket
 from qtunnel.pmtud.sizes import MIN_UDP_PAYLOAD, inner_mtu, link_mtu, udp_payload
@@ -307,9 +307,15 @@ class TunnelServer:
             self._ended.set_exception(error)
 
     async def _follow_host(self, host: ServerHost) -> None:
-        async for _ in host.changes():
-            if self._core is not None:
-                self._core.set_own_addresses(host.own_addresses)
+        async with contextlib.aclosing(host.changes()) as changes:
+            async for _ in changes:
+                try:
+                    host.check_tun()
+                except TunLostError as error:
+                    self._fail(error)
+                    return
+                if self._core is not None:
+                    self._core.set_own_addresses(host.own_addresses)
 
     async def _resolve(self, event: ResolveName) -> None:
         addresses: list[IPAddress] = []

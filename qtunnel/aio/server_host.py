@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncGenerator, Collection
 
 from qtunnel.aio.link_changes import link_changes
 from qtunnel.config import IPAddress, IPNetwork, ServerConfig
 from qtunnel.errors import NetworkOverlapError, SystemSetupError
 from qtunnel.linux.host import HostSetup
-from qtunnel.linux.links import LinkFollower, overlapping_networks
+from qtunnel.linux.links import LinkFollower, check_tun_is_there, overlapping_networks
 from qtunnel.linux.netlink import MAIN_TABLE
 from qtunnel.linux.nft import Masquerade
 from qtunnel.linux.tun import Tun
@@ -75,10 +75,13 @@ class ServerHost:
         """What could not be had and does not stop the server."""
         return list(self._setup.warnings)
 
-    async def changes(self) -> AsyncIterator[None]:
-        """Yield whenever the host's links, addresses or routes changed."""
-        async for _ in link_changes(self._follower):
-            yield
+    def changes(self) -> AsyncGenerator[None]:
+        """Yield whenever the host's links, addresses or routes changed. To be closed before the host is."""
+        return link_changes(self._follower)
+
+    def check_tun(self) -> None:
+        """Look whether the TUN is as we left it. Raises: TunLostError."""
+        check_tun_is_there(self.tun.name)
 
     async def set_client_prefixes(self, prefixes: Collection[IPNetwork]) -> None:
         """Route exactly these networks, which lie behind clients, into the TUN."""

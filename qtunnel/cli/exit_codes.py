@@ -28,6 +28,7 @@ class ExitCode(IntEnum):
     NO_ENTRY = 12
     STATE = 13
     FINDINGS = 14
+    TUN_LOST = 15
     INTERRUPTED = 130
 
     @property
@@ -81,11 +82,16 @@ _MEANINGS: Final[dict[ExitCode, tuple[str, str]]] = {
         "Do what the message says about that file.",
     ),
     ExitCode.FINDINGS: ("`qtunnel doctor` found something that keeps a tunnel from working", "Type what it says."),
+    ExitCode.TUN_LOST: (
+        "another program deleted the TUN, or took it down",
+        "Start the tunnel again; keep network managers away from qtun*.",
+    ),
     ExitCode.INTERRUPTED: ("interrupted by Ctrl-C before anything was running", "Nothing."),
 }
 
 _BY_ERROR: Final[tuple[tuple[type[Exception], ExitCode], ...]] = (
     (errors.ConfigError, ExitCode.CONFIG),
+    (errors.TunLostError, ExitCode.TUN_LOST),
     (errors.SystemSetupError, ExitCode.SYSTEM),
     (errors.NetworkOverlapError, ExitCode.OVERLAP),
     (errors.ConnectionFailedError, ExitCode.UNREACHABLE),

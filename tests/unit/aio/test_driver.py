@@ -103,6 +103,7 @@ class FakeTun:
     def __init__(self) -> None:
         self.taken: int | None = None
         self.written: list[bytes] = []
+        self.detached = False
         self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._ours.setblocking(False)
 
@@ -279,3 +280,22 @@ async def test_a_packet_port_wakes_its_reader_and_ends_empty() -> None:
     assert await reader == [b"x"]
     port.close()
     assert await port.receive() == []
+
+
+async def test_a_tun_that_was_deleted_is_not_read_for_ever(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its descriptor stays readable, so the loop would do nothing else."""
+    reads = 0
+
+    def read_burst() -> list[bytes]:
+        nonlocal reads
+        reads += 1
+        bench.tun.detached = True
+        return []
+
+    monkeypatch.setattr(bench.tun, "read_burst", read_burst)
+    bench.tun.theirs.send(b"never taken")
+    bench.driver.start()
+    await turns(20)
+    bench.driver.flush()
+    await turns(20)
+    assert reads == 1
