@@ -182,8 +182,8 @@ def test_an_interface_taken_down_is_no_reason_to_give_the_offload_up(lab: Namesp
         tun = Tun.open("qtt0")
         try:
             for _ in range(10):
-                assert tun.write_burst(stream(bytes(9000), 1000)) == 0
-            assert tun.write_errors == {errno.EIO: 90}
+                assert tun.write_burst(stream(bytes(13_000), 1000)) == 0
+            assert tun.write_errors == {errno.EIO: 130}
             assert tun.coalesces_tcp
         finally:
             tun.close()

@@ -191,7 +191,7 @@ def test_neighbours_are_written_together_and_the_rest_alone_all_in_order(
     framed: tuple[Tun, socket.socket],
 ) -> None:
     tun, other = framed
-    segments, small = stream(bytes(10_000), 1000), datagrams(bytes(1600), 200)
+    segments, small = stream(bytes(15_000), 1000), datagrams(bytes(2600), 200)
     packets = [b"first", *segments, b"between", *small, b"last"]
     assert tun.write_burst(packets) == len(packets)
     frames = received(other)
@@ -200,7 +200,7 @@ def test_neighbours_are_written_together_and_the_rest_alone_all_in_order(
         other.send(frame)
     assert tun.read_burst() == [*segments, *small]
     assert tun.counters.coalesced_writes == 2
-    assert tun.counters.packets_coalesced == 18
+    assert tun.counters.packets_coalesced == 28
 
 
 class Refusing:
@@ -229,11 +229,11 @@ def test_after_four_refusals_in_a_row_packets_of_that_protocol_are_written_alone
     code: int,
 ) -> None:
     tun, other = framed
-    packets = make(bytes(9000), 1000)
+    packets = make(bytes(13_000), 1000)
     monkeypatch.setattr(tun_module, "os", Refusing([code, code, code, 0, code, code, code, code, code]))
     with caplog.at_level(logging.WARNING, "qtunnel.linux.tun"):
         for number in range(10):
-            assert tun.write_burst(packets) == 9
+            assert tun.write_burst(packets) == 13
             expected = [bytes(10) + packet for packet in packets]
             assert (received(other) == expected) == (number != 3)
     assert tun.counters.offload_fallbacks == 7
@@ -247,11 +247,11 @@ def test_a_refusal_for_want_of_memory_is_no_reason_to_give_up(
     framed: tuple[Tun, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tun, other = framed
-    packets = stream(bytes(9000), 1000)
+    packets = stream(bytes(13_000), 1000)
     monkeypatch.setattr(tun_module, "os", Refusing([errno.ENOBUFS] * 9))
     for _ in range(9):
-        assert tun.write_burst(packets) == 9
-        assert len(received(other)) == 9
+        assert tun.write_burst(packets) == 13
+        assert len(received(other)) == 13
     assert tun.coalesces_tcp
     assert tun.counters.offload_fallbacks == 9
 
@@ -259,8 +259,8 @@ def test_a_refusal_for_want_of_memory_is_no_reason_to_give_up(
 def test_super_packets_to_a_closed_tun_are_counted_as_its_packets(framed: tuple[Tun, socket.socket]) -> None:
     tun, _ = framed
     tun.close()
-    assert tun.write_burst(stream(bytes(9000), 1000)) == 0
-    assert tun.write_errors == {errno.EBADF: 9}
+    assert tun.write_burst(stream(bytes(13_000), 1000)) == 0
+    assert tun.write_errors == {errno.EBADF: 13}
     assert tun.detached
     assert tun.coalesces_tcp
 
