@@ -44,9 +44,9 @@ __all__ = ["LEAST", "SuperPacket", "coalesce"]
 LEAST: Final = 12
 """Packets that are worth it: verifying fewer costs more than what the kernel takes for each.
 
-On one machine a writer, with the kernel's receiving, took alone and together 4.6 and 5.6 us a packet for 8, 4.5 and
-4.8 for 12, 4.9 and 4.4 for 16, 4.7 and 3.7 for 46. Of 12 together the receiver acknowledges half as often, and each
-ACK crosses the tunnel too."""
+On one machine a writer, with the kernel's receiving, took alone and together 4.6 and 5.6 us a packet for 8, 4.5
+and 4.8 for 12, 4.9 and 4.4 for 16, 4.7 and 3.7 for 46. Of 12 together the receiver acknowledges half as often, and
+each ACK crosses the tunnel too."""
 
 _ACK: Final = 0x10
 _DONT_FRAGMENT: Final = 0x4000
