@@ -47,6 +47,7 @@ class FullPackets(Experiment):
 
     def _tcp(self, trial: Trial, up: Up, outer: int, inside: int) -> None:
         trial.event(f"TCP both ways, IPv{outer} outside")
+        since = trial.sample.elapsed()
         seconds, flows = trial.parameters["seconds"], int(trial.parameters["flows"])
         tests = [
             iperf.start(
@@ -55,10 +56,13 @@ class FullPackets(Experiment):
             for reverse in (False, True)
         ]
         for test, way in zip(tests, ("up", "down"), strict=True):
-            trial.metric(f"tcp_{way}_v{outer}", test.result().mbps, "Mbit/s")
+            flow = test.result()
+            trial.metric(f"tcp_{way}_v{outer}", flow.mbps, "Mbit/s")
+            trial.points(f"Mbit/s {way}", flow.series, since=since)
 
     def _udp(self, trial: Trial, up: Up, outer: int, inside: int) -> None:
         trial.event(f"UDP both ways in packets of {up.inner.mtu} bytes")
+        since = trial.sample.elapsed()
         length = up.inner.mtu - UDP_HEADERS[inside]
         tests = [
             iperf.start(
@@ -73,7 +77,9 @@ class FullPackets(Experiment):
             for reverse in (False, True)
         ]
         for test, way in zip(tests, ("up", "down"), strict=True):
-            trial.metric(f"udp_{way}_v{outer}", test.result().mbps, "Mbit/s")
+            flow = test.result()
+            trial.metric(f"udp_{way}_v{outer}", flow.mbps, "Mbit/s")
+            trial.points(f"Mbit/s {way}", flow.series, since=since)
 
     def judge(self, judge: Judge) -> None:
         """Allow none."""

@@ -46,12 +46,15 @@ class SocketBuffer(Experiment):
             assert server is not None
             before = _receive_buffer_errors(up.server)
             stall, every = trial.parameters["stall_ms"] / 1e3, trial.parameters["every_ms"] / 1e3
+            trial.event(f"uploading, {name.replace('_', ' ')}")
+            since = trial.sample.elapsed()
             with _Stalls(server, stall=stall, every=every):
                 flow = iperf.run(
                     up.client, up.server, up.server_inner(4), amount=int(trial.parameters["megabytes"] * 1e6)
                 )
             trial.metric(f"{name}_dropped", _receive_buffer_errors(up.server) - before, "datagrams")
             trial.metric(f"{name}_mbps", flow.mbps, "Mbit/s")
+            trial.points("Mbit/s", flow.series, since=since)
 
     def judge(self, judge: Judge) -> None:
         """Allow no drop with the cure."""
