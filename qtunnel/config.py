@@ -7,6 +7,7 @@ Every check that needs no other machine is made in __post_init__ and raises Conf
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
@@ -40,6 +41,12 @@ CONGESTION_CONTROLS: Final = ("cubic", "bbr", "reno", "none")
 """Names qtunnel.recovery knows. none sends without regard for others: for links that are all your own."""
 MIN_LINK_MTU: Final = 1228
 """An IPv4 packet with a 1200-byte UDP payload, the least QUIC works with (RFC 9000 §14)."""
+
+
+MAX_SOCKET_BUFFER: Final = 1 << 30
+"""Bytes; the kernel counts in a C int, and doubles it."""
+_LABEL: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)\Z")
+_PATH: Final = re.compile(r"(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)+/?\Z")  # RFC 3986 §3.3
 
 
 class PeerQuirks(StrEnum):
@@ -91,6 +98,9 @@ class QuicConfig:
                 f"{self.congestion_control!r} is none of {', '.join(CONGESTION_CONTROLS)}",
                 field="congestion_control",
             )
+        for name, size in (("receive_buffer", self.receive_buffer), ("send_buffer", self.send_buffer)):
+            if not 1 <= size <= MAX_SOCKET_BUFFER:
+                raise ConfigError(f"{size} is outside 1 to {MAX_SOCKET_BUFFER} bytes", field=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,11 +187,7 @@ class ClientConfig:
         if not self.server:
             raise ConfigError("is empty; give the server's name or address", field="server")
         _check_port(self.port)
-        if not self.server_name or _is_address(self.server_name):
-            raise ConfigError(
-                f"{self.server_name!r} is not a host name; an address cannot be sent as SNI (RFC 6066 §3)",
-                field="server_name",
-            )
+        _check_server_name(self.server_name)
         if not self.token or not self.token.isascii() or not self.token.isprintable() or " " in self.token:
             raise ConfigError("must be printable ASCII without spaces", field="token")
         if self.fingerprint is not None and not _is_fingerprint(self.fingerprint):
@@ -260,13 +266,24 @@ class ServerConfig:
             _check_port(self.port)
         if self.pool4 is None and self.pool6 is None:
             raise ConfigError("at least one of pool4 and pool6 is needed", field="pool4")
-        for name, pool, longest in (("pool4", self.pool4, 30), ("pool6", self.pool6, 126)):
-            if pool is not None and pool.network.prefixlen > longest:
-                raise ConfigError(f"{pool} holds no client; use a /{longest} or larger", field=name)
+        _check_server_name(self.server_name)
+        _check_pool("pool4", self.pool4, longest=30)
+        _check_pool("pool6", self.pool6, longest=126)
         if (self.certificate is None) != (self.private_key is None):
             raise ConfigError("certificate and private_key go together", field="certificate")
-        if self.max_sessions < 1 or self.max_handshakes < 1:
-            raise ConfigError("must be at least 1", field="max_sessions")
+        if not _PATH.match(self.path_prefix):
+            raise ConfigError(
+                f"{self.path_prefix!r} is no path such as /.well-known/masque/ip", field="path_prefix"
+            )
+        for name, value, least in (
+            ("max_sessions", self.max_sessions, 1),
+            ("max_handshakes", self.max_handshakes, 1),
+            ("retry_threshold", self.retry_threshold, 0),
+            ("icmp_rate", self.icmp_rate, 0),
+            ("icmp_burst", self.icmp_burst, 0),
+        ):
+            if value < least:
+                raise ConfigError(f"must be at least {least}", field=name)
 
 
 def token_digest(token: str) -> str:
@@ -280,6 +297,36 @@ def token_digest(token: str) -> str:
 def _check_port(port: int) -> None:
     if not 1 <= port <= 65535:
         raise ConfigError(f"{port} is outside 1 to 65535", field="port")
+
+
+def _check_server_name(name: str) -> None:
+    if _is_address(name):
+        raise ConfigError(
+            f"{name!r} is not a host name; an address cannot be sent as SNI (RFC 6066 §3)", field="server_name"
+        )
+    if len(name) > 253 or not all(_LABEL.match(label) for label in name.split(".")):
+        raise ConfigError(
+            f"{name!r} is not a host name: letters, digits and dashes, in labels of at most 63 characters with "
+            "dots between (an international one in its xn-- form)",
+            field="server_name",
+        )
+
+
+def _check_pool(name: str, pool: IPInterface | None, *, longest: int) -> None:
+    if pool is None:
+        return
+    network, address = pool.network, pool.ip
+    if network.prefixlen > longest:
+        raise ConfigError(f"{pool} holds no client; use a /{longest} or larger", field=name)
+    for each in (address, network.network_address, network.broadcast_address):
+        if each.is_multicast or each.is_loopback or each.is_link_local or not network.prefixlen:
+            raise ConfigError(f"{pool} has addresses that hosts cannot have", field=name)
+    if address == network.network_address or (address.version == 4 and address == network.broadcast_address):
+        raise ConfigError(
+            f"{address} is the first or the last address of {network}, which no host has; take another, such as "
+            f"{network.network_address + 1}/{network.prefixlen}",
+            field=name,
+        )
 
 
 def _is_address(text: str) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
+import stat
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -65,7 +67,8 @@ class ConnectionLogs:
     def close(self) -> None:
         """Close every file."""
         for file in self._open_files.values():
-            file.close()
+            with contextlib.suppress(OSError):  # what could not be written was said
+                file.close()
         self._open_files.clear()
 
     def _write(self, path: Path, line: str) -> None:
@@ -80,10 +83,12 @@ class ConnectionLogs:
         file = self._open_files.get(path)
         if file is None:
             file = path.open("a", encoding="utf-8", buffering=1)
-            path.chmod(0o600)  # both kinds tell more about people than others should read
+            if stat.S_ISREG(path.stat().st_mode):
+                path.chmod(0o600)  # both kinds tell more about people than others should read
             self._open_files[path] = file
             while len(self._open_files) > MAX_OPEN:
-                self._open_files.popitem(last=False)[1].close()
+                with contextlib.suppress(OSError):
+                    self._open_files.popitem(last=False)[1].close()
         else:
             self._open_files.move_to_end(path)
         return file

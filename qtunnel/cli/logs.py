@@ -6,11 +6,13 @@ Standard output belongs to the command's own lines, so the log goes to standard 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from qtunnel.errors import ConfigError
 
@@ -39,11 +41,11 @@ def start_logging(level: LogLevel | None, file: str | None) -> None:
     """
     handler: logging.Handler
     if file is None:
-        handler = logging.StreamHandler()
+        handler = _StandardError()
         handler.setFormatter(logging.Formatter("qtunnel: %(message)s"))
     else:
         _make_private(Path(file))
-        handler = logging.FileHandler(file, encoding="utf-8")
+        handler = _LogFile(file, encoding="utf-8")
         handler.setFormatter(logging.Formatter(_FORMAT))
     root = logging.getLogger()
     for old in _our_handlers():
@@ -55,6 +57,32 @@ def start_logging(level: LogLevel | None, file: str | None) -> None:
     # Libraries stay at warning: what they say below is about bytes, and not ours to vouch for.
     root.setLevel(logging.WARNING)
     logging.getLogger("qtunnel").setLevel(chosen.name)
+
+
+class _StandardError(logging.StreamHandler[TextIO]):
+    """Does without what cannot be written: there is no better place to say so."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Say nothing."""
+
+
+class _LogFile(logging.FileHandler):
+    """Says once, on standard error, that the file cannot be written; a full disk ends no tunnel."""
+
+    _is_said = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Say it, the first time."""
+        error = sys.exc_info()[1]
+        if not self._is_said:
+            self._is_said = True
+            reason = error.strerror if isinstance(error, OSError) else error
+            print(f"qtunnel: cannot write the log {self.baseFilename}: {reason}", file=sys.stderr)
+
+    def close(self) -> None:
+        """Close it, whether or not the rest can be written."""
+        with contextlib.suppress(OSError):
+            super().close()
 
 
 def log_file() -> str | None:

@@ -55,3 +55,16 @@ def test_a_missing_directory_is_said_at_once_with_what_to_type(tmp_path: Path) -
 def test_a_key_log_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(SystemSetupError, match="Cannot write"):
         ConnectionLogs(QuicConfig(secrets_log_file=str(tmp_path / "none" / "keys.log")))
+
+
+def test_a_full_disk_is_logged_once_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    mode = Path("/dev/full").stat().st_mode
+    logs = ConnectionLogs(QuicConfig(secrets_log_file="/dev/full"))
+    assert logs.secrets is not None
+    for _ in range(1000):
+        logs.secrets("CLIENT_TRAFFIC_SECRET_0 aa bb")
+    logs.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "cannot write /dev/full: No space left on device"
+    ]
+    assert Path("/dev/full").stat().st_mode == mode, "a device is everybody's"

@@ -56,3 +56,13 @@ def test_starting_again_replaces_the_former_log(capsys: pytest.CaptureFixture[st
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"log_file: .*cannot be written"):
         start_logging(None, str(tmp_path / "no" / "log"))
+
+
+def test_a_full_disk_is_said_once_and_no_traceback_follows(capsys: pytest.CaptureFixture[str]) -> None:
+    start_logging(None, "/dev/full")
+    ours.info("connected")
+    ours.info("disconnected")
+    said = capsys.readouterr().err
+    start_logging(None, None)  # closes the file
+    assert said == "qtunnel: cannot write the log /dev/full: No space left on device\n"
+    assert capsys.readouterr().err == ""
