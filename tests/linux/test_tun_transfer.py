@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.linux.site import INNER4, Site
 from tests.linux.tun_pair import pair
 
 pytestmark = pytest.mark.root
@@ -43,3 +44,16 @@ def test_segmented_sends_of_udp_arrive_unchanged_and_in_order(
     assert reader.super_packets_read >= 200
     assert writer.coalesced_writes >= 200
     assert (largest > 10 * size) if gro else (largest == size)
+
+
+@pytest.mark.parametrize(("option", "is_on"), [("--tun-offload", "on"), ("--no-tun-offload", "off")])
+def test_each_end_has_a_switch(option: str, is_on: str) -> None:
+    with Site.open() as site:
+        site.start_server(option)
+        client = site.client()
+        client.up(option)
+        client.host.run(f"ping -c1 -W5 {INNER4}")
+        for host in (client.host, site.s):
+            features = host.run("ethtool -k qtun0")
+            assert f"tcp-segmentation-offload: {is_on}" in features
+            assert f"tx-udp-segmentation: {is_on}" in features
