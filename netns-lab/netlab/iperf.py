@@ -76,7 +76,8 @@ def start(
     port = str(next(_PORTS))
     limit = seconds + omit + grace
     listener = server.start(
-        ["timeout", f"{limit:g}", "iperf3", "-s", "-1", "-p", port, "--forceflush"], name=f"iperf3-server-{port}"
+        ["timeout", f"{limit:g}", "iperf3", "-s", "-1", "-p", port, "-i", f"{interval:g}", "--forceflush"],
+        name=f"iperf3-server-{port}",
     )
     listener.wait_for("listening")
     arguments = ["-c", str(address), "-p", port, "-J", "--get-server-output", "-i", f"{interval:g}"]
@@ -117,10 +118,15 @@ def parse(text: str, *, reverse: bool) -> Flow:
     side = found if reverse else found.get("server_output_json", found)
     # Times begin anew after the seconds that do not count, so they are added up here.
     intervals = [interval["sum"] for interval in side.get("intervals", [])]
+    shortest = 0.2 * max((entry["seconds"] for entry in intervals), default=0.0)  # the last may be no rate at all
     ends = itertools.accumulate(entry["seconds"] for entry in intervals)
     return Flow(
         mbps=received["bits_per_second"] / 1e6,
-        series=[(end, entry["bits_per_second"] / 1e6) for end, entry in zip(ends, intervals, strict=True)],
+        series=[
+            (end, entry["bits_per_second"] / 1e6)
+            for end, entry in zip(ends, intervals, strict=True)
+            if entry["seconds"] >= shortest
+        ],
         retransmits=end.get("sum_sent", {}).get("retransmits"),
         mss=found.get("start", {}).get("tcp_mss_default") or None,
         lost=end.get("sum", {}).get("lost_packets"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,8 +17,11 @@ import matplotlib.pyplot as pyplot
 from netlab.results import Outcome
 from netlab.runner import Report
 
+AT_ONCE: Final = 0.2
+"""Seconds between events that share a line and a text, which would cover one another."""
 MANY_POINTS: Final = 300
-MOST_TEXT: Final = 60
+MOST_TEXT: Final = 34
+"""Characters in a line of the text beside an event."""
 GAP: Final = 2.5
 """Pause, in usual steps of a series, after which a new line begins."""
 
@@ -52,6 +56,7 @@ def _draw_panel(axes: Axes, report: Report, name: str) -> None:
         _draw_outcome(axes, outcome, name, colour)
     axes.set_xlabel("seconds since the run began")
     axes.set_ylabel(name)
+    axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend(loc="upper right", fontsize=8)
@@ -67,19 +72,30 @@ def _draw_outcome(axes: Axes, outcome: Outcome, name: str, colour: str) -> None:
             times, values = zip(*run, strict=True)
             axes.plot(times, values, style, color=colour, ms=3, lw=1, label=label)
             label = None
-    for number, (at, what) in enumerate(outcome.samples[0].events if outcome.samples else ()):
+    for number, (at, what) in enumerate(_together(outcome.samples[0].events) if outcome.samples else ()):
         axes.axvline(at, color=colour, alpha=0.4, lw=0.8, ls="--")
-        place = (at, 0.97 - 0.5 * (number % 2))  # neighbours would cover one another
+        is_high = number % 2 == 0  # neighbours would cover one another
         axes.annotate(
-            what[:MOST_TEXT],
-            place,
+            textwrap.fill(textwrap.shorten(what, 3 * MOST_TEXT, placeholder=" ..."), MOST_TEXT),
+            (at, 0.97 if is_high else 0.03),
             xycoords=("data", "axes fraction"),
             rotation=90,
             fontsize=6,
-            va="top",
+            va="top" if is_high else "bottom",
             ha="right",
             clip_on=True,
         )
+
+
+def _together(events: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Return the events, those at nearly the same time as one."""
+    joined: list[tuple[float, str]] = []
+    for at, what in events:
+        if joined and at - joined[-1][0] < AT_ONCE:
+            joined[-1] = (joined[-1][0], f"{joined[-1][1]}; {what}")
+        else:
+            joined.append((at, what))
+    return joined
 
 
 def _without_gaps(points: list[tuple[float, float]], events: list[float]) -> list[list[tuple[float, float]]]:

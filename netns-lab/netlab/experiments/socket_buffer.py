@@ -50,7 +50,11 @@ class SocketBuffer(Experiment):
             since = trial.sample.elapsed()
             with _Stalls(server, stall=stall, every=every):
                 flow = iperf.run(
-                    up.client, up.server, up.server_inner(4), amount=int(trial.parameters["megabytes"] * 1e6)
+                    up.client,
+                    up.server,
+                    up.server_inner(4),
+                    amount=int(trial.parameters["megabytes"] * 1e6),
+                    interval=0.1,
                 )
             trial.metric(f"{name}_dropped", _receive_buffer_errors(up.server) - before, "datagrams")
             trial.metric(f"{name}_mbps", flow.mbps, "Mbit/s")
