@@ -200,6 +200,8 @@ class ClientConfig:
             raise ConfigError(f"{self.route_table} is reserved or out of range", field="route_table")
         if not 1 <= self.rule_priority <= 32763:
             raise ConfigError(f"{self.rule_priority} is outside 1 to 32763", field="rule_priority")
+        if self.handshake_timeout <= 0:
+            raise ConfigError("must be more than 0", field="handshake_timeout")
         if not 0.05 <= self.reconnect_min <= self.reconnect_max:
             raise ConfigError("must be at least 0.05 and at most reconnect_max", field="reconnect_min")
 

@@ -33,6 +33,7 @@ from qtunnel.errors import (
 from qtunnel.linux.links import outgoing_mtu
 from qtunnel.pmtud.sizes import MIN_UDP_PAYLOAD, link_mtu, udp_payload
 from qtunnel.quic.settings import ConnectionSettings
+from qtunnel.tunnel.client import tunnel_request
 from qtunnel.tunnel.events import (
     AddressesChanged,
     Closed,
@@ -83,6 +84,7 @@ class TunnelClient:
     async def start(self) -> None:
         """Prepare the host and begin to connect. Raises what cannot be mended by trying again."""
         loop = asyncio.get_running_loop()
+        tunnel_request(self.config)  # what it has to say about the configuration is said before anything is done
         self._first_up = loop.create_future()
         try:
             if self._use_tun:

@@ -17,6 +17,7 @@ from qtunnel.config import ClientConfig, IPAddress, IPInterface, IPNetwork
 from qtunnel.drops import DropReason
 from qtunnel.errors import PeerProtocolError
 from qtunnel.masque.datagram import CONTEXT_PREFIX
+from qtunnel.masque.header_fields import Headers
 from qtunnel.masque.request import ResponseRejectedError, build_request, check_response, is_interim_response
 from qtunnel.masque.uri_template import default_template, parse_template
 from qtunnel.quic.events import (
@@ -38,7 +39,7 @@ from qtunnel.tunnel.endings import H3_NO_ERROR, H3_REQUEST_CANCELLED, describe_c
 from qtunnel.tunnel.events import Closed, CloseReason, Connected, RoutesChanged, ServerVerified, TunnelEvent
 from qtunnel.tunnel.stats import TrafficStats
 
-__all__ = ["ClientState", "ClientTunnel"]
+__all__ = ["ClientState", "ClientTunnel", "tunnel_request"]
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,19 @@ _TRANSITIONS: Final = {
 }
 
 
+def tunnel_request(config: ClientConfig) -> Headers:
+    """Return the request a client makes with this configuration.
+
+    Raises: ConfigError for a uri_template, target or ipproto that makes none.
+    """
+    template = (
+        default_template(config.server, config.port)
+        if config.uri_template is None
+        else parse_template(config.uri_template)
+    )
+    return build_request(template=template, target=config.target, ipproto=config.ipproto, token=config.token)
+
+
 class ClientTunnel:
     """The six verbs, towards TUN and UDP, for one connection to one server address.
 
@@ -91,6 +105,7 @@ class ClientTunnel:
     ) -> None:
         self.config = config
         self.remote = remote
+        self._request = tunnel_request(config)
         self.state = ClientState.HANDSHAKE
         self.session: ClientSession | None = None
         self.up_since: float | None = None
@@ -274,15 +289,7 @@ class ClientTunnel:
             text = "The server does not offer HTTP Datagrams (RFC 9297)"
             self._fail(CloseReason.UNSUPPORTED, text, now)
             return
-        config = self.config
-        template = (
-            default_template(config.server, config.port)
-            if config.uri_template is None
-            else parse_template(config.uri_template)
-        )
-        self._stream_id = self._connection.send_request(
-            build_request(template=template, target=config.target, ipproto=config.ipproto, token=config.token)
-        )
+        self._stream_id = self._connection.send_request(self._request)
         self._connection.register_packet_stream(self._stream_id, CONTEXT_PREFIX)
         self._enter(ClientState.REQUESTED)
 

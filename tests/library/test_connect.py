@@ -55,6 +55,26 @@ async def test_an_oversize_packet_is_answered_with_packet_too_big(site: Site) ->
         assert tunnel.status()["drops"] == {"too-big": 1}
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"target": "x y"},
+        {"target": "192.0.2.1/33"},
+        {"ipproto": "256"},
+        {"uri_template": "http://a/{target}/{ipproto}"},
+        {"uri_template": "https://h/{bad"},
+    ],
+    ids=str,
+)
+async def test_a_request_that_cannot_be_made_is_told_before_anything_is_sent(
+    site: Site, settings: dict[str, str]
+) -> None:
+    config = replace(site.client(9), **settings)  # type: ignore[arg-type]  # by name; no server is there
+    with pytest.raises(qtunnel.ConfigError, match=next(iter(settings))):
+        async with asyncio.timeout(5), qtunnel.connect(config):
+            pass
+
+
 async def test_a_wrong_token_is_an_authentication_error_at_once(site: Site) -> None:
     async with site.serve() as server:
         with pytest.raises(qtunnel.AuthenticationError, match="token"):

@@ -56,6 +56,7 @@ def test_what_is_needed_is_enough() -> None:
         ({"fingerprint": DIGEST.upper()}, "fingerprint"),
         ({"fingerprint": DIGEST, "ca_file": "ca.pem"}, "ca_file"),
         ({"want_ipv4": False, "want_ipv6": False}, "want_ipv4"),
+        ({"handshake_timeout": 0.0}, "handshake_timeout"),
         ({"reconnect_min": 0.0}, "reconnect_min"),
         ({"reconnect_min": 31.0}, "reconnect_min"),
         ({"route_table": 0}, "route_table"),
