@@ -50,8 +50,8 @@ def _(event: events.Ipv6Refused) -> str:
 @event_line.register
 def _(event: events.Disconnected) -> str:
     if event.retry_in is None:
-        return f"disconnected: {event.text}"
-    return f"disconnected: {event.text}; trying again in {event.retry_in:.1f} s"
+        return f"no tunnel: {event.text}"
+    return f"no tunnel: {event.text}; trying again in {event.retry_in:.1f} s"
 
 
 @event_line.register

@@ -12,11 +12,12 @@ import click
 
 from qtunnel.cli.flags import Flag
 from qtunnel.cli.logs import LogLevel
-from qtunnel.config import PeerQuirks, RouteMode
+from qtunnel.config import CONGESTION_CONTROLS, PeerQuirks, RouteMode
 
 __all__ = ["CONNECT_FLAGS", "SERVE_FLAGS"]
 
 
+_CONTROLS: Final = click.Choice(CONGESTION_CONTROLS)
 _QUIRKS: Final = click.Choice([quirks.value for quirks in PeerQuirks])
 _LEVELS: Final = click.Choice([level.value for level in LogLevel])
 _ROUTE_MODES: Final = click.Choice([mode.value for mode in RouteMode])
@@ -54,24 +55,47 @@ _SHARED_FLAGS: Final = (
     Flag(
         "quic.congestion_control",
         "--congestion-control",
-        "cubic (default), bbr, reno or none.",
+        "How much may be on its way; default cubic. none: all at once, for links that are all yours.",
         _QUIC,
-        metavar="NAME",
+        kind=_CONTROLS,
     ),
-    Flag("quic.gso", "--gso/--no-gso", "Let the kernel cut what is sent.", _QUIC, kind=bool),
-    Flag("quic.gro", "--gro/--no-gro", "Let it join what is received.", _QUIC, kind=bool),
+    Flag(
+        "quic.gso",
+        "--gso/--no-gso",
+        "Send many datagrams at once and let the kernel cut them apart (UDP_SEGMENT; default).",
+        _QUIC,
+        kind=bool,
+    ),
+    Flag(
+        "quic.gro",
+        "--gro/--no-gro",
+        "Take many datagrams at once that the kernel has joined (UDP_GRO; default).",
+        _QUIC,
+        kind=bool,
+    ),
     Flag(
         "quic.receive_buffer",
         "--receive-buffer",
-        "Of each UDP socket; default 4 MiB.",
+        "Receive buffer of each UDP socket; default 4 MiB.",
         _QUIC,
         kind=int,
         metavar="BYTES",
     ),
     Flag(
-        "quic.send_buffer", "--send-buffer", "Of each UDP socket; default 4 MiB.", _QUIC, kind=int, metavar="BYTES"
+        "quic.send_buffer",
+        "--send-buffer",
+        "Send buffer of each UDP socket; default 4 MiB.",
+        _QUIC,
+        kind=int,
+        metavar="BYTES",
     ),
-    Flag("peer_quirks", "--quirks", "Tolerate the known breaches of this peer.", _QUIC, kind=_QUIRKS),
+    Flag(
+        "peer_quirks",
+        "--quirks",
+        "Tolerate the known breaches of the standards by this peer; default none.",
+        _QUIC,
+        kind=_QUIRKS,
+    ),
     Flag(
         "host.tun_name",
         "--tun",
@@ -101,9 +125,23 @@ _SHARED_FLAGS: Final = (
         _HOST,
         kind=bool,
     ),
-    Flag("log_level", "--log-level", "Default: warning, or info with --log-file.", _LOG, kind=_LEVELS),
-    Flag("log_file", "--log-file", "Log to a file, life events too.", _LOG, metavar="FILE"),
-    Flag("quic.qlog_dir", "--qlog-dir", "Write a qlog per connection.", _LOG, metavar="DIR"),
+    Flag(
+        "log_level",
+        "--log-level",
+        "What to log, besides life events; default warning, or info with --log-file.",
+        _LOG,
+        kind=_LEVELS,
+    ),
+    Flag(
+        "log_file", "--log-file", "Log to a file, life events too; default: standard error.", _LOG, metavar="FILE"
+    ),
+    Flag(
+        "quic.qlog_dir",
+        "--qlog-dir",
+        "Write a qlog of each connection into this directory, for qvis.",
+        _LOG,
+        metavar="DIR",
+    ),
     Flag(
         "quic.secrets_log_file",
         "--secrets-log",
@@ -126,9 +164,15 @@ SERVE_FLAGS: Final = (
         "Where identity and users are kept; default QTUNNEL_STATE_DIR or /var/lib/qtunnel.",
         metavar="DIR",
     ),
-    Flag("first_user", "--first-user", "Of the user made at first start; user1.", metavar="NAME"),
-    Flag("listen", "--listen", "Default 0.0.0.0 and ::; repeatable.", is_list=True, metavar="ADDRESS"),
-    Flag("port", "--port", "UDP port; default 443.", kind=int, metavar="PORT"),
+    Flag("first_user", "--first-user", "Name of the user made at first start; default user1.", metavar="NAME"),
+    Flag(
+        "listen",
+        "--listen",
+        "Address to listen on; default 0.0.0.0 and ::; repeatable.",
+        is_list=True,
+        metavar="ADDRESS",
+    ),
+    Flag("port", "--port", "UDP port of the server; default 443.", kind=int, metavar="PORT"),
     Flag(
         "advertise",
         "--advertise",
@@ -157,11 +201,16 @@ SERVE_FLAGS: Final = (
         "Own inner IPv4 address and the pool around it, or `none`; default: chosen once, at random.",
         metavar="ADDR/LEN",
     ),
-    Flag("pool6", "--pool6", "The same for IPv6.", metavar="ADDR/LEN"),
+    Flag(
+        "pool6",
+        "--pool6",
+        "Own inner IPv6 address and the pool around it, or `none`; default: chosen once, at random.",
+        metavar="ADDR/LEN",
+    ),
     Flag(
         "server_name",
         "--server-name",
-        "TLS name; default: made at first start, or the certificate's.",
+        "Name in the certificate, which clients send as SNI; default: made at first start, or the certificate's.",
         metavar="NAME",
     ),
     Flag(
@@ -170,18 +219,30 @@ SERVE_FLAGS: Final = (
         "Your own certificate chain (PEM) instead of the one made at first start.",
         metavar="FILE",
     ),
-    Flag("private_key", "--private-key", "Its key (PEM).", metavar="FILE"),
-    Flag("name", "--name", "For `qtunnel status`; default server.", metavar="NAME"),
+    Flag("private_key", "--private-key", "The key of that certificate (PEM).", metavar="FILE"),
+    Flag("name", "--name", "Name in `qtunnel status`; default server.", metavar="NAME"),
     Flag(
         "path_prefix",
         "--path-prefix",
-        "Where requests are taken; default /.well-known/masque/ip.",
+        "Path where requests for a tunnel are taken; default /.well-known/masque/ip.",
         _QUIC,
         metavar="PATH",
     ),
-    Flag("max_sessions", "--max-sessions", "Clients at a time; default 1024.", _LIMITS, kind=int, metavar="N"),
     Flag(
-        "max_handshakes", "--max-handshakes", "Handshakes at a time; default 256.", _LIMITS, kind=int, metavar="N"
+        "max_sessions",
+        "--max-sessions",
+        "Clients connected at a time; default 1024.",
+        _LIMITS,
+        kind=int,
+        metavar="N",
+    ),
+    Flag(
+        "max_handshakes",
+        "--max-handshakes",
+        "Handshakes under way at a time; default 256.",
+        _LIMITS,
+        kind=int,
+        metavar="N",
     ),
     Flag(
         "retry_threshold",
@@ -191,8 +252,22 @@ SERVE_FLAGS: Final = (
         kind=int,
         metavar="N",
     ),
-    Flag("icmp_rate", "--icmp-rate", "ICMP errors sent; default 100.", _LIMITS, kind=float, metavar="PER_SECOND"),
-    Flag("icmp_burst", "--icmp-burst", "ICMP errors sent at once; default 50.", _LIMITS, kind=int, metavar="N"),
+    Flag(
+        "icmp_rate",
+        "--icmp-rate",
+        "ICMP errors sent per second, at most; default 100.",
+        _LIMITS,
+        kind=float,
+        metavar="PER_SECOND",
+    ),
+    Flag(
+        "icmp_burst",
+        "--icmp-burst",
+        "ICMP errors sent at once, at most; default 50.",
+        _LIMITS,
+        kind=int,
+        metavar="N",
+    ),
     *_SHARED_FLAGS,
 )
 
@@ -204,7 +279,12 @@ CONNECT_FLAGS: Final = (
         is_list=True,
         metavar="NET",
     ),
-    Flag("route_mode", "--route-mode", "none is the same as --route none.", kind=_ROUTE_MODES),
+    Flag(
+        "route_mode",
+        "--route-mode",
+        "Whether to route what the server offers (advertised, default) or only --route (none).",
+        kind=_ROUTE_MODES,
+    ),
     Flag(
         "advertise",
         "--advertise",
@@ -219,12 +299,24 @@ CONNECT_FLAGS: Final = (
         kind=bool,
     ),
     Flag("reconnect", "--once", "End when the tunnel ends; no reconnect.", kind=bool, constant=False),
-    Flag("want_ipv4", "--ipv4/--no-ipv4", "Ask for IPv4 inside (default).", kind=bool),
-    Flag("want_ipv6", "--ipv6/--no-ipv6", "Ask for IPv6 inside (default).", kind=bool),
-    Flag("name", "--name", "For `qtunnel status`; default the profile's.", metavar="NAME"),
-    Flag("server", "--server", "Instead of the profile's.", _SERVER, metavar="HOST"),
-    Flag("port", "--port", "UDP port; default 443.", _SERVER, kind=int, metavar="PORT"),
-    Flag("server_name", "--server-name", "TLS name.", _SERVER, metavar="NAME"),
+    Flag("want_ipv4", "--ipv4/--no-ipv4", "Ask for an IPv4 address inside the tunnel (default).", kind=bool),
+    Flag("want_ipv6", "--ipv6/--no-ipv6", "Ask for an IPv6 address inside the tunnel (default).", kind=bool),
+    Flag("name", "--name", "Name in `qtunnel status`; default the profile's.", metavar="NAME"),
+    Flag(
+        "server",
+        "--server",
+        "Host name or address of the server, instead of the profile's.",
+        _SERVER,
+        metavar="HOST",
+    ),
+    Flag("port", "--port", "UDP port of the server; default 443.", _SERVER, kind=int, metavar="PORT"),
+    Flag(
+        "server_name",
+        "--server-name",
+        "Name in the server's certificate, sent as SNI, instead of the profile's.",
+        _SERVER,
+        metavar="NAME",
+    ),
     Flag(
         "fingerprint",
         "--fingerprint",
@@ -232,20 +324,34 @@ CONNECT_FLAGS: Final = (
         _SERVER,
         metavar="HEX",
     ),
-    Flag("ca_file", "--ca-file", "CAs (PEM); default: the system's.", _SERVER, metavar="FILE"),
+    Flag(
+        "ca_file",
+        "--ca-file",
+        "Certificate authorities (PEM) to trust; default: the system's.",
+        _SERVER,
+        metavar="FILE",
+    ),
     Flag(
         "uri_template",
         "--uri-template",
-        "Default https://HOST:PORT/.well-known/masque/ip/{target}/{ipproto}/.",
+        "URI template of the server (RFC 9484); default https://HOST:PORT/.well-known/masque/ip/{target}/{ipproto}/.",
         _SERVER,
         metavar="URI",
     ),
-    Flag("target", "--target", "Scope of the request; default *.", _SERVER, metavar="TARGET"),
-    Flag("ipproto", "--ipproto", "Protocol of the request; default *.", _SERVER, metavar="N"),
+    Flag(
+        "target",
+        "--target",
+        "Ask for a tunnel to this address, network or name only; default *: anything.",
+        _SERVER,
+        metavar="TARGET",
+    ),
+    Flag(
+        "ipproto", "--ipproto", "Ask for a tunnel for this IP protocol only; default *: all.", _SERVER, metavar="N"
+    ),
     Flag(
         "handshake_timeout",
         "--handshake-timeout",
-        "For one attempt at one address; default 5.",
+        "Longest wait for an answer from one address; default 5.",
         _QUIC,
         kind=float,
         metavar="SECONDS",
@@ -253,12 +359,19 @@ CONNECT_FLAGS: Final = (
     Flag(
         "reconnect_min",
         "--reconnect-min",
-        "First wait before trying again; default 0.5.",
+        "Wait before the first new attempt; default 0.5.",
         _QUIC,
         kind=float,
         metavar="SECONDS",
     ),
-    Flag("reconnect_max", "--reconnect-max", "Longest wait; default 30.", _QUIC, kind=float, metavar="SECONDS"),
+    Flag(
+        "reconnect_max",
+        "--reconnect-max",
+        "Longest wait between attempts; default 30.",
+        _QUIC,
+        kind=float,
+        metavar="SECONDS",
+    ),
     Flag(
         "route_table",
         "--table",
@@ -270,7 +383,7 @@ CONNECT_FLAGS: Final = (
     Flag(
         "rule_priority",
         "--priority",
-        "Of the first of three routing rules; default 5180.",
+        "Priority of the first of three routing rules; default 5180.",
         _HOST,
         kind=int,
         metavar="NUMBER",

@@ -87,7 +87,8 @@ def serve(config_file: str | None, lab: bool, **said: Any) -> None:
         settings.refuse_lab()
     startup = prepare(settings, os.environ)
     start_logging(startup.options.log_level, startup.options.log_file)
-    with FileLock(startup.state / "server.lock", wait=0):
+    taken = f"a server that keeps its state in {startup.state} runs already. See it: qtunnel status"
+    with FileLock(startup.state / "server.lock", wait=0, taken=taken):
         from qtunnel.cli.running import run_until_ended
 
         run_until_ended(_serve(startup))

@@ -123,11 +123,12 @@ class FileLock:
     path: a file, made if it is missing, or an existing directory.
 
     wait: seconds to wait for another holder; 0 means not at all, and then someone else holding it is
-    AlreadyRunningError rather than StateError.
+    AlreadyRunningError rather than StateError, with the text taken.
     """
 
-    def __init__(self, path: Path, *, wait: float = LOCK_WAIT_S) -> None:
+    def __init__(self, path: Path, *, wait: float = LOCK_WAIT_S, taken: str = "") -> None:
         self._path = path
+        self._taken = taken or f"another process holds {path}"
         self._wait = wait
         self._descriptor: int | None = None
 
@@ -161,7 +162,7 @@ class FileLock:
             if time.monotonic() >= deadline:
                 os.close(descriptor)
                 if self._wait == 0:
-                    raise AlreadyRunningError(f"another process holds {self._path}")
+                    raise AlreadyRunningError(self._taken)
                 raise StateError(f"{self._path} has been locked by another process for {self._wait:g} s")
             time.sleep(_POLL_S)
         self._descriptor = descriptor

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from qtunnel.cli.flag_tables import CONNECT_FLAGS, SERVE_FLAGS
-from qtunnel.cli.flags import Flag
+from qtunnel.cli.flags import Flag, values_said
 from qtunnel.cli.load import ConnectOptions, ServeOptions, Settings, build
 from qtunnel.config import ClientConfig, HostConfig, QuicConfig, ServerConfig
 
@@ -169,11 +169,11 @@ def test_every_choice_of_a_flag_is_one_of_the_setting(flags: tuple[Flag, ...]) -
     for flag in choices:
         assert isinstance(flag.kind, click.Choice)
         for choice in flag.kind.choices:
+            said = values_said([flag], {flag.parameter: choice})
             settings = Settings()
-            settings.add({"server": "a", "server_name": "a.net", "token": "t", flag.key: choice}, "--x")
             if flags is SERVE_FLAGS:
-                settings = Settings()
-                settings.add({"pool4": "10.7.0.1/24", flag.key: choice}, "--x")
+                settings.add({"pool4": "10.7.0.1/24"} | said, "--x")
                 build(settings, (ServeOptions, ServerConfig))
             else:
+                settings.add({"server": "a", "server_name": "a.net", "token": "t"} | said, "--x")
                 build(settings, (ConnectOptions, ClientConfig))

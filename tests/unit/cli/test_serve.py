@@ -158,7 +158,9 @@ def test_a_pool_in_use_is_status_5(run: Runner, api: Any) -> None:
 def test_a_second_server_on_the_same_state_is_status_11(run: Runner, world: Any, api: Any) -> None:
     run("serve")
     with FileLock(world.state / "server.lock"):
-        assert run("serve").code == 11
+        refused = run("serve")
+    assert refused.code == 11
+    assert f"keeps its state in {world.state} runs already. See it: qtunnel status" in refused.err
 
 
 @pytest.mark.parametrize("flag", ["--no-tun", "--keep-privileges", "--drop-privileges"])
