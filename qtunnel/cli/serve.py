@@ -108,6 +108,8 @@ def prepare(settings: Settings, environ: Mapping[str, str]) -> Startup:
     fill_in(settings, state, lambda: [known.network for known in host_networks()])
     options, config = build(settings, (ServeOptions, ServerConfig))
     check_name(options.name)
+    if config.port == 0:  # for programs that embed a server
+        raise ConfigError("0 is any free port, which no join link could name; give 1 to 65535", field="port")
     User(name=options.first_user, token_sha256="0" * 64)  # raises for a name that cannot be one
     ensure_private_directory(state)
     identity = identity_of(config, state, datetime.now(UTC))

@@ -88,7 +88,7 @@ def test_a_client_follows_the_name_of_its_server_to_another_address(site: Site, 
 def test_a_server_whose_name_is_no_longer_found_is_tried_where_it_was(site: Site, client: Client) -> None:
     site.set_name(client.host, "elsewhere.example.net", SERVER4)
     site.server.stop(signal.SIGKILL)
-    client.daemon.wait_for("disconnected", timeout=10)
+    client.daemon.wait_for("^no tunnel", timeout=10)
     start_server(site)
     client.wait_up(count=2)
     assert_reaches(client.host, HOST4, HOST6)

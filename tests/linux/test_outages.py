@@ -70,7 +70,7 @@ def test_a_client_started_before_its_server_can_be_reached_connects_when_it_can(
 
 def test_while_the_tunnel_is_down_its_packets_leave_by_no_other_way(site: Site, client: Client) -> None:
     site.server.stop()
-    client.daemon.wait_for("^disconnected")
+    client.daemon.wait_for("^no tunnel")
     with Sniffer(client.host, "eth0") as wire:
         assert ping(client.host, HOST4, count=2, patience=1) == 0
         assert ping(client.host, HOST6, count=2, patience=1) == 0

@@ -62,7 +62,7 @@ def test_the_token_is_in_no_process_list_and_in_no_log_at_debug_level(site: Site
     client = site.client()
     # Also through an outage, a refusal and an end: everything that says why.
     site.server.stop()
-    client.daemon.wait_for("^disconnected")
+    client.daemon.wait_for("^no tunnel")
     site.start_server(*LOUD, "--log-file", str(site.directory / "server-file.log"))
     client.wait_up(count=2)
     token = client.token

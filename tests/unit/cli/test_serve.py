@@ -78,6 +78,9 @@ def test_a_start_that_fails_makes_no_user_so_that_no_link_is_lost(run: Runner, w
 
 def test_nothing_is_made_when_a_setting_is_wrong(run: Runner, world: Any, api: Any) -> None:
     assert run("serve", "--port", "70000").code == 3
+    any_port = run("serve", "--port", "0")
+    assert any_port.code == 3
+    assert "port: 0 is any free port, which no join link could name" in any_port.err
     assert run("serve", "--first-user", "a b").code == 3
     assert run("serve", "--name", "../x").code == 3
     assert not world.state.exists()
