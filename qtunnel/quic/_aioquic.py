@@ -26,6 +26,7 @@ class PrivateName(NamedTuple):
 
 
 PRIVATE_NAMES: Final = (
+    PrivateName("QuicConnection", "_QuicConnection__frame_handlers", "a cycle to break at the end"),
     PrivateName("QuicConnection", "_ack_eliciting_sent_since_receipt", "restart the idle timer as it does"),
     PrivateName("QuicConnection", "_add_network_path", "follow a client to a new address"),
     PrivateName("QuicConnection", "_close_at", "restart the idle timer as it does"),
@@ -35,6 +36,7 @@ PRIVATE_NAMES: Final = (
     PrivateName("QuicConnection", "_configuration", "length and idle timeout of a connection of its own"),
     PrivateName("QuicConnection", "_crypto_streams", "bound handshake data kept in memory"),
     PrivateName("QuicConnection", "_cryptos", "take the 1-RTT secrets, and seal what it builds"),
+    PrivateName("QuicConnection", "_cryptos_initial", "a cycle to break at the end"),
     PrivateName("QuicConnection", "_datagrams_pending", "replaced by our bounded queue"),
     PrivateName("QuicConnection", "_find_network_path", "follow a client to a new address"),
     PrivateName("QuicConnection", "_handle_ack_frame", "refuse acknowledgements of packets never sent"),
@@ -90,6 +92,7 @@ PRIVATE_NAMES: Final = (
     PrivateName("QuicPacketRecovery", "_pacer", "its packet size"),
     PrivateName("QuicPacketRecovery", "_quic_logger", "our line-wise trace"),
     PrivateName("QuicPacketRecovery", "_rtt_smoothed", "statistics"),
+    PrivateName("QuicPacketRecovery", "_send_probe", "a cycle to break at the end"),
     PrivateName("QuicPacketPacer", "_max_datagram_size", "its packet size"),
     PrivateName("QuicCongestionControl", "_max_datagram_size", "its packet size"),
     PrivateName("tls.Context", "_peer_certificate", "the fingerprint check"),

@@ -255,6 +255,21 @@ class QuicCore(QuicConnection):
             )
         self._close_end()
 
+    def release(self) -> None:
+        """After the end: let go of what refers back to this object.
+
+        Of a handshake that came to nothing nothing is left then for the cyclic collector, which comes rarely where
+        many objects live long: in a flood of spoofed Initials a quarter of all memory would be garbage before.
+        """
+        self._QuicConnection__frame_handlers: dict[int, Any] = {}
+        self._cryptos.clear()
+        self._cryptos_initial.clear()
+        self._spaces.clear()
+        if hasattr(self, "tls"):  # made by the first datagram
+            del self.tls
+        del self._loss._send_probe, self._loss._on_packets_lost
+        del self._new_cid
+
     def set_log_time(self, now: float) -> None:
         """Give the trace the time of what happens next."""
         if isinstance(self._quic_logger, LineTrace):

@@ -402,6 +402,7 @@ class Endpoint:
                 del self._by_cid[cid]
         self._timer_of.pop(connection, None)
         self._handshaking.pop(connection, None)
+        connection.release()
 
 
 def _destination_cid(data: bytes) -> bytes:

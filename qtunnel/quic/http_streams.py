@@ -79,6 +79,10 @@ class HttpStreams:
         if self._h3 is None:
             self._h3 = H3Core(self._quic, self._check_headers, self._is_data_only)
 
+    def release(self) -> None:
+        """After the end: let go of what refers back to this object."""
+        self._h3 = None
+
     # -- sending
 
     def send_request(self, headers: Headers, *, end: bool) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 
 import pytest
 from aioquic.buffer import Buffer
@@ -458,6 +460,26 @@ def test_a_certificate_that_cannot_be_used_is_a_clear_error() -> None:
         Endpoint(server_settings(certificate=b"nothing"))
     with pytest.raises(ConfigError, match="private_key"):
         Endpoint(server_settings(private_key=certificate()[0]))
+
+
+def test_a_handshake_that_timed_out_leaves_nothing_for_the_cyclic_collector() -> None:
+    endpoint = Endpoint(server_settings())
+    gc.collect()
+    gc.disable()
+    try:
+        fill_handshakes(endpoint, 3)
+        alive = [weakref.ref(part) for each in endpoint._handshaking for part in (each, each.quic, each.quic.tls)]
+        assert len(alive) == 9
+        now = 1000.0
+        while (at := endpoint.get_timer()) is not None:
+            now = max(now, at)
+            endpoint.handle_timer(now)
+            endpoint.datagrams_to_send(now)
+            while endpoint.next_event() is not None:
+                pass
+        assert [part() for part in alive] == [None] * 9
+    finally:
+        gc.enable()
 
 
 def test_established_and_new_clients_get_through_a_flood_of_spoofed_initials() -> None:
