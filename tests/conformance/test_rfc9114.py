@@ -20,6 +20,8 @@ from tests.sim.raw_peer import (
     RawServer,
     frame,
     headers_frame,
+    raw_client,
+    raw_server,
     settings_frame,
     varint,
 )
@@ -37,22 +39,6 @@ H3_REQUEST_CANCELLED = 0x10C
 H3_MESSAGE_ERROR = 0x10E
 
 Peer = RawClient | RawServer
-
-
-def raw_client() -> RawClient:
-    peer = RawClient()
-    peer.connect()
-    peer.open_http()
-    peer.exchange()
-    return peer
-
-
-def raw_server() -> RawServer:
-    peer = RawServer()
-    peer.connect()
-    peer.open_http()
-    peer.exchange()
-    return peer
 
 
 def resets_seen(peer: Peer) -> list[tuple[int, int]]:

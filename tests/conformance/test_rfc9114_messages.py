@@ -10,6 +10,7 @@ from qtunnel.errors import PeerProtocolError
 from qtunnel.masque.events import SessionEvent
 from qtunnel.masque.request import Headers, RequestRejectedError, check_response, parse_request
 from qtunnel.masque.session import Session
+from tests.unit.masque.sessions import taken
 
 H3_MESSAGE_ERROR = 0x10E
 REQUEST: Headers = [
@@ -36,10 +37,7 @@ def events_of(pieces: list[bytes]) -> list[SessionEvent]:
     session = Session(is_client=True)
     for piece in pieces:
         session.receive_stream_data(piece)
-    events = []
-    while (event := session.next_event()) is not None:
-        events.append(event)
-    return events
+    return taken(session)
 
 
 def test_h3_01_a_malformed_request_is_a_stream_error() -> None:

@@ -14,6 +14,7 @@ from qtunnel.masque.events import AddressesAssigned, PacketsInCapsules, SessionE
 from qtunnel.masque.request import build_response, check_response, parse_request, reject_response
 from qtunnel.masque.session import Session, SessionState
 from qtunnel.masque.varint import decode_varint
+from tests.unit.masque.sessions import taken
 
 H3_MESSAGE_ERROR = 0x10E
 A = IPv4Interface("192.0.2.11/32")
@@ -28,13 +29,6 @@ REQUEST_HEADERS = [
     (b":authority", b"proxy.example"),
     (b":path", b"/.well-known/masque/ip/*/*/"),
 ]
-
-
-def taken(session: Session) -> list[SessionEvent]:
-    events = []
-    while (event := session.next_event()) is not None:
-        events.append(event)
-    return events
 
 
 def events_of(data: bytes) -> list[SessionEvent]:

@@ -7,7 +7,17 @@ import pytest
 from qtunnel.drops import DropReason
 from qtunnel.quic.early_datagrams import MAX_EARLY
 from tests.sim.quic_pair import GET, REQUEST, RESPONSE, QuicPair
-from tests.sim.raw_peer import DATA, RawClient, RawServer, frame, headers_frame, settings_frame, varint
+from tests.sim.raw_peer import (
+    DATA,
+    RawClient,
+    RawServer,
+    frame,
+    headers_frame,
+    raw_client,
+    raw_server,
+    settings_frame,
+    varint,
+)
 
 H3_DATAGRAM_ERROR = 0x33
 H3_ID_ERROR = 0x108
@@ -17,14 +27,6 @@ H3_SETTINGS_ERROR = 0x109
 def datagram(payload: bytes) -> bytes:
     """Return a DATAGRAM frame with a length (0x31)."""
     return b"\x31" + varint(len(payload)) + payload
-
-
-def raw_client() -> RawClient:
-    peer = RawClient()
-    peer.connect()
-    peer.open_http()
-    peer.exchange()
-    return peer
 
 
 def test_hdg_01_datagrams_are_sent_for_extended_connect_only() -> None:
@@ -157,10 +159,7 @@ def test_hdg_07_the_number_of_held_datagrams_is_bounded() -> None:
 
 
 def test_hdg_07_a_client_holds_datagrams_until_the_response() -> None:
-    peer = RawServer()
-    peer.connect()
-    peer.open_http()
-    peer.exchange()
+    peer = raw_server()
     stream_id = peer.subject.send_request(REQUEST)
     peer.subject.register_packet_stream(stream_id, b"\x00")
     peer.exchange()

@@ -46,6 +46,7 @@ from qtunnel.masque.request import (
 from qtunnel.masque.scope import parse_scope
 from qtunnel.masque.session import Session, SessionState
 from qtunnel.masque.uri_template import default_template, parse_template
+from tests.unit.masque.sessions import taken
 
 H3_MESSAGE_ERROR = 0x10E
 TEMPLATE = default_template("proxy.example", 443)
@@ -64,13 +65,6 @@ def server(**options: PeerQuirks) -> Session:
 def receive(session: Session, data: bytes) -> list[SessionEvent]:
     session.receive_stream_data(data)
     return taken(session)
-
-
-def taken(session: Session) -> list[SessionEvent]:
-    events = []
-    while (event := session.next_event()) is not None:
-        events.append(event)
-    return events
 
 
 def from_hex(text: str) -> bytes:

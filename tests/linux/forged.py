@@ -8,7 +8,7 @@ import struct
 from ipaddress import ip_address
 
 from tests.linux.namespaces import Namespace
-from tests.sim.packets import checksum
+from tests.unit.linux.packets import checksum
 
 _ETHERTYPE = {4: 0x0800, 6: 0x86DD}
 _UDP = 17
@@ -29,7 +29,7 @@ def udp_packet(
     length = size - header_size
     datagram = bytearray(struct.pack("!HHHH", *ports, length, 0).ljust(length, b"q"))
     pseudo = sender.packed + receiver.packed + struct.pack("!II", length, _UDP)
-    struct.pack_into("!H", datagram, 6, checksum(pseudo + datagram + bytes(length % 2)) or 0xFFFF)
+    struct.pack_into("!H", datagram, 6, checksum(pseudo + datagram) or 0xFFFF)
     if sender.version == 6:
         first = 6 << 28 | traffic_class << 20
         header = struct.pack("!IHBB16s16s", first, length, _UDP, ttl, sender.packed, receiver.packed)

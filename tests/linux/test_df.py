@@ -19,7 +19,7 @@ from qtunnel.burst import SendResult, Transmit
 from qtunnel.linux import cmsg
 from qtunnel.linux.udp import UdpSocket
 from tests.linux.namespaces import Namespace, Namespaces
-from tests.linux.wire import Capture, WirePacket
+from tests.linux.sniffer import UDP, Seen, Sniffer
 
 pytestmark = pytest.mark.root
 
@@ -35,7 +35,15 @@ TOO_BIG = 1600
 class Path:
     client: Namespace
     router: Namespace
-    capture: Capture
+    wire: Sniffer
+
+    def arrived(self) -> list[Seen]:
+        """Return the UDP packets, and fragments, that came from the client since the last call."""
+        return [
+            packet
+            for packet in self.wire.packets()
+            if not packet.is_outgoing and (packet.protocol == UDP or packet.is_fragment)
+        ]
 
     def ours(self, address: str = "0.0.0.0", port: int = 0) -> UdpSocket:
         with self.client.entered():
@@ -64,7 +72,7 @@ class Path:
             assert time.monotonic() < deadline, self.cached_mtu(address)
             assert udp.send(Transmit(bytes(FITS_LINK), (address, PORT))) is SendResult.SENT
         udp.close()
-        self.capture.packets()
+        self.arrived()
 
 
 @pytest.fixture
@@ -89,17 +97,17 @@ def path(lab: Namespaces) -> Iterator[Path]:
     router.run(f"ip -6 route add {SERVER6}/128 dev to-s mtu {NARROW}")
     # Segments are to be seen one by one, as on a real wire.
     client.run("ethtool -K eth0 tx-udp-segmentation off tx off")
-    with Capture(router, "to-c") as capture:
-        yield Path(client, router, capture)
+    with Sniffer(router, "to-c") as wire:
+        yield Path(client, router, wire)
 
 
-def assert_whole_with_df(packets: list[WirePacket], count: int, size: int) -> None:
+def assert_whole_with_df(packets: list[Seen], count: int, size: int) -> None:
     assert [packet.size for packet in packets] == [size] * count
     assert not any(packet.is_fragment for packet in packets)
-    assert all(packet.dont_fragment for packet in packets if packet.version == 4)
+    assert all(packet.dont_fragment for packet in packets)
 
 
-def assert_fragments_without_df(packets: list[WirePacket]) -> None:
+def assert_fragments_without_df(packets: list[Seen]) -> None:
     assert packets
     assert all(packet.is_fragment for packet in packets)
     assert not any(packet.dont_fragment for packet in packets)
@@ -108,10 +116,10 @@ def assert_fragments_without_df(packets: list[WirePacket]) -> None:
 def test_small_packets_carry_df_and_cannot_show_the_fault(path: Path) -> None:
     ours, default, naive = path.ours(), path.default4(), path.naive_dual_stack()
     ours.send(Transmit(bytes(1000), (SERVER4, PORT)))
-    assert_whole_with_df(path.capture.packets(), 1, 1028)
+    assert_whole_with_df(path.arrived(), 1, 1028)
     default.sendto(bytes(1000), (SERVER4, PORT))
     naive.sendto(bytes(1000), (f"::ffff:{SERVER4}", PORT))
-    assert_whole_with_df(path.capture.packets(), 2, 1028)
+    assert_whole_with_df(path.arrived(), 2, 1028)
     for sock in (ours, default, naive):
         sock.close()
 
@@ -122,7 +130,7 @@ def test_a_name_with_both_families_is_served_by_one_native_socket_each(path: Pat
     four, six = path.ours("0.0.0.0", PORT), path.ours("::", PORT)
     assert four.send(Transmit(bytes(FITS_LINK), (SERVER4, PORT))) is SendResult.SENT
     assert six.send(Transmit(bytes(FITS_LINK), (SERVER6, PORT))) is SendResult.SENT
-    packets = path.capture.packets()
+    packets = path.arrived()
     assert_whole_with_df([packet for packet in packets if packet.version == 4], 1, FITS_LINK + 28)
     assert_whole_with_df([packet for packet in packets if packet.version == 6], 1, FITS_LINK + 48)
     assert six.send(Transmit(bytes(100), (f"::ffff:{SERVER4}", PORT))) is not SendResult.SENT
@@ -130,7 +138,7 @@ def test_a_name_with_both_families_is_served_by_one_native_socket_each(path: Pat
     six.close()
     with path.naive_dual_stack() as naive:
         naive.sendto(bytes(FITS_LINK), (f"::ffff:{SERVER4}", PORT))
-        assert_fragments_without_df(path.capture.packets())
+        assert_fragments_without_df(path.arrived())
 
 
 def test_oversize_send_is_too_big_and_puts_nothing_on_the_wire(path: Path) -> None:
@@ -138,13 +146,13 @@ def test_oversize_send_is_too_big_and_puts_nothing_on_the_wire(path: Path) -> No
         ours = path.ours(any_address)
         assert ours.send(Transmit(bytes(TOO_BIG), (address, PORT))) is SendResult.TOO_BIG
         ours.close()
-    assert path.capture.packets() == []
+    assert path.arrived() == []
     with path.default4() as default:
         default.sendto(bytes(TOO_BIG), (SERVER4, PORT))
-        assert_fragments_without_df(path.capture.packets())
+        assert_fragments_without_df(path.arrived())
     with path.naive_dual_stack() as naive:
         naive.sendto(bytes(TOO_BIG), (f"::ffff:{SERVER4}", PORT))
-        assert_fragments_without_df(path.capture.packets())
+        assert_fragments_without_df(path.arrived())
 
 
 def test_cached_path_mtu_is_ignored_and_reported(path: Path) -> None:
@@ -152,7 +160,7 @@ def test_cached_path_mtu_is_ignored_and_reported(path: Path) -> None:
     ours = path.ours()
     for _ in range(4):
         assert ours.send(Transmit(bytes(FITS_LINK), (SERVER4, PORT))) is SendResult.SENT
-        assert_whole_with_df(path.capture.packets(), 1, FITS_LINK + 28)
+        assert_whole_with_df(path.arrived(), 1, FITS_LINK + 28)
     errors = ours.read_errors()
     assert errors
     assert {(error.mtu, error.errno, error.type, error.code) for error in errors} == {
@@ -162,7 +170,7 @@ def test_cached_path_mtu_is_ignored_and_reported(path: Path) -> None:
     ours.close()
     with path.default4() as default:
         default.sendto(bytes(FITS_LINK), (SERVER4, PORT))
-        assert_fragments_without_df(path.capture.packets())
+        assert_fragments_without_df(path.arrived())
 
 
 def test_cached_path_mtu_is_ignored_for_ipv6_too(path: Path) -> None:
@@ -170,7 +178,7 @@ def test_cached_path_mtu_is_ignored_for_ipv6_too(path: Path) -> None:
     ours = path.ours("::")
     for _ in range(4):
         assert ours.send(Transmit(bytes(FITS_LINK), (SERVER6, PORT))) is SendResult.SENT
-        assert_whole_with_df(path.capture.packets(), 1, FITS_LINK + 48)
+        assert_whole_with_df(path.arrived(), 1, FITS_LINK + 48)
     errors = ours.read_errors()
     assert {(error.mtu, error.type, error.code, error.offender) for error in errors} == {
         (NARROW, 2, 0, "2001:db8:1::1")
@@ -179,7 +187,7 @@ def test_cached_path_mtu_is_ignored_for_ipv6_too(path: Path) -> None:
     with path.client.entered():
         default = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     default.sendto(bytes(FITS_LINK), (SERVER6, PORT))
-    packets = path.capture.packets()
+    packets = path.arrived()
     assert packets
     assert all(packet.is_fragment for packet in packets)
     default.close()
@@ -193,10 +201,10 @@ def test_segmented_sends_carry_df_on_every_segment(path: Path, narrow_known: boo
     transmit = Transmit(bytes(FITS_LINK * 5), (SERVER4, PORT), segment_size=FITS_LINK)
     assert ours.send(transmit) is SendResult.SENT
     assert (ours.gso_available, ours.counters.send_calls) == (True, 1)
-    assert_whole_with_df(path.capture.packets(), 5, FITS_LINK + 28)
+    assert_whole_with_df(path.arrived(), 5, FITS_LINK + 28)
     ours.close()
     control = NARROW - 28  # a default socket refuses larger segments once it knows the path
     with path.default4() as default:
         default.sendmsg([bytes(control * 5)], [cmsg.segment_size(control)], 0, (SERVER4, PORT))
-        packets = path.capture.packets()
+        packets = path.arrived()
         assert [packet.dont_fragment for packet in packets] == [False] * 5

@@ -24,6 +24,7 @@ from qtunnel.linux.host import HostSetup
 from qtunnel.linux.nft import Masquerade
 from qtunnel.linux.tun import Tun
 from tests.linux.namespaces import Namespace, Namespaces
+from tests.unit.linux.packets import checksum
 
 pytestmark = pytest.mark.root
 
@@ -387,12 +388,6 @@ def fragmentation_needed(packet: bytes, source: str, mtu: int) -> bytes:
     header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(icmp), 1, 0, 64, 1, 0)
     header += socket.inet_aton(source) + packet[12:16]
     return header[:10] + struct.pack("!H", checksum(header)) + header[12:] + icmp
-
-
-def checksum(data: bytes) -> int:
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    total = (total & 0xFFFF) + (total >> 16)
-    return ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
 
 
 class TestForwarding:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.linux.namespaces import Namespace
+from tests.linux.forged import tun_of
 from tests.linux.pings import assert_reaches
 from tests.linux.site import INNER4, UP, Client, Site
 
@@ -25,12 +25,6 @@ def site() -> Iterator[Site]:
         site.start_server()
         site.client().join(site.add_user("c1"))
         yield site
-
-
-def tun_of(host: Namespace) -> str:
-    found = re.search(r"qtun\d+", host.run("ip -o link"))
-    assert found is not None
-    return found[0]
 
 
 CHANGES = ["ip link del {}", "ip link set {} down"]

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import select
 import socket
-import struct
 
 import pytest
 
 from qtunnel.errors import SystemSetupError
 from qtunnel.linux.tun import Tun
 from tests.linux.namespaces import Namespaces
+from tests.unit.linux.packets import udp_datagram
 
 pytestmark = pytest.mark.root
-
-
-def checksum(data: bytes) -> int:
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    total = (total & 0xFFFF) + (total >> 16)
-    return ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
-
-
-def udp_packet(source: str, destination: str, port: int, payload: bytes) -> bytes:
-    total = 28 + len(payload)
-    addresses = ipaddress.IPv4Address(source).packed + ipaddress.IPv4Address(destination).packed
-    header = struct.pack("!BBHHHBBH", 0x45, 0, total, 1, 0, 64, 17, 0) + addresses
-    header = header[:10] + struct.pack("!H", checksum(header)) + header[12:]
-    return header + struct.pack("!HHHH", 9, port, 8 + len(payload), 0) + payload
 
 
 def test_packets_travel_both_ways_and_the_name_pattern_is_filled_in(lab: Namespaces) -> None:
@@ -49,7 +34,7 @@ def test_packets_travel_both_ways_and_the_name_pattern_is_filled_in(lab: Namespa
                 packets = [packet for packet in tun.read_burst() if packet[0] >> 4 == 4]
                 assert [packet[28:] for packet in packets] == [b"out 0", b"out 1", b"out 2"]
                 assert tun.read_burst() == []
-                assert tun.write_burst([udp_packet("198.18.7.2", "198.18.7.1", 5555, b"in")]) == 1
+                assert tun.write_burst([udp_datagram(b"in", ("198.18.7.2", "198.18.7.1"), ports=(9, 5555))]) == 1
                 assert peer.recv(100) == b"in"
         finally:
             tun.close()
@@ -60,7 +45,7 @@ def test_the_kernel_refuses_what_is_no_ip_packet_and_everything_while_down(lab: 
     host = lab.add("h")
     with host.entered():
         tun = Tun.open("qtt%d")
-        good = udp_packet("198.18.7.2", "198.18.7.1", 5555, b"in")
+        good = udp_datagram(b"in", ("198.18.7.2", "198.18.7.1"), ports=(9, 5555))
         try:
             assert tun.write_burst([good]) == 0
             assert tun.write_errors == {errno.EIO: 1}

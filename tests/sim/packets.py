@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from ipaddress import IPv4Address, IPv6Address
 
+from tests.unit.linux.packets import checksum
+
 UDP = 17
 ICMPV6 = 58
 ECHO_REQUEST = 128
@@ -53,16 +55,8 @@ def answer_ping(packet: bytes) -> bytes | None:
     source, destination, rest = packet[8:24], packet[24:40], packet[44:]
     pseudo = destination + source + struct.pack("!II", len(packet) - 40, ICMPV6)
     message = bytes([ECHO_REPLY, 0, 0, 0]) + rest
-    filled = checksum(pseudo + message + b"\0" * (len(message) % 2))
+    filled = checksum(pseudo + message)
     return packet[:7] + b"\x40" + destination + source + message[:2] + struct.pack("!H", filled) + rest
-
-
-def checksum(data: bytes) -> int:
-    """Return the Internet checksum of an even number of bytes (RFC 1071), written without qtunnel's own."""
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
 
 
 def _payload(number: int, size: int) -> bytes:

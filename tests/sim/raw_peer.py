@@ -229,3 +229,23 @@ class RawServer(RawPeer):
         super()._fetch()
         while (event := self.subject.next_event()) is not None:
             self.events.append(event)
+
+
+def raw_client() -> RawClient:
+    """Return a client that has opened HTTP/3 with an Endpoint, and no request stream."""
+    peer = RawClient()
+    _open(peer)
+    return peer
+
+
+def raw_server() -> RawServer:
+    """Return a server with which a client of ours has opened HTTP/3."""
+    peer = RawServer()
+    _open(peer)
+    return peer
+
+
+def _open(peer: RawClient | RawServer) -> None:
+    peer.connect()
+    peer.open_http()
+    peer.exchange()

@@ -22,21 +22,14 @@ from qtunnel.masque.events import (
     PacketsInCapsules,
     RoutesAdvertised,
     SessionEnded,
-    SessionEvent,
 )
 from qtunnel.masque.session import MAX_KEPT_BY_QUIRK, TRANSITIONS, Session, SessionInput, SessionState
+from tests.unit.masque.sessions import taken
 
 FOUR = IPv4Interface("198.18.0.5/32")
 SIX = IPv6Interface("2001:db8::5/128")
 ANY4 = IPv4Interface("0.0.0.0/32")
 ANY6 = IPv6Interface("::/128")
-
-
-def taken(session: Session) -> list[SessionEvent]:
-    events = []
-    while (event := session.next_event()) is not None:
-        events.append(event)
-    return events
 
 
 def assign(*prefixes: IPv4Interface | IPv6Interface) -> bytes:

@@ -7,7 +7,7 @@ import tracemalloc
 import pylsqpack
 
 from tests.sim.quic_pair import REQUEST, QuicPair
-from tests.sim.raw_peer import HEADERS, RawClient, RawServer, frame, headers_frame, varint
+from tests.sim.raw_peer import HEADERS, RawClient, RawServer, frame, headers_frame, raw_client, varint
 
 MIB = 1024 * 1024
 QPACK_ENCODER_STREAM_ERROR = 0x201
@@ -23,10 +23,7 @@ def test_our_settings_allow_no_dynamic_table_and_bound_header_sections() -> None
 
 
 def test_a_peer_that_uses_a_dynamic_table_all_the_same_is_refused() -> None:
-    peer = RawClient()
-    peer.connect()
-    peer.open_http()
-    peer.exchange()
+    peer = raw_client()
     peer.stream(6, b"\x3f\xe1\x1f" + b"\x4a" + b"custom-nam" + b"\x05value")
     peer.exchange()
     assert peer.closed is not None
@@ -57,10 +54,7 @@ def test_the_client_offers_no_push() -> None:
 
 
 def test_a_header_section_just_within_the_bound_is_read_and_takes_little_memory() -> None:
-    peer = RawClient()
-    peer.connect()
-    peer.open_http()
-    peer.exchange()
+    peer = raw_client()
     head = headers_frame(REQUEST)
     section = head[2 if head[1] < 64 else 3 :] + b"\xff\x16" * 8000  # static entry 85, 8,000 times
     tracemalloc.start()

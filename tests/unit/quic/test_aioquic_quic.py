@@ -7,20 +7,12 @@ import tracemalloc
 import pytest
 
 from tests.sim.quic_pair import REQUEST, QuicPair
-from tests.sim.raw_peer import RawClient, headers_frame, varint
+from tests.sim.raw_peer import RawClient, headers_frame, raw_client, varint
 
 FLOW_CONTROL_ERROR = 0x03
 PROTOCOL_VIOLATION = 0x0A
 CRYPTO_BUFFER_EXCEEDED = 0x0D
 MIB = 1024 * 1024
-
-
-def raw_client() -> RawClient:
-    peer = RawClient()
-    peer.connect()
-    peer.open_http()
-    peer.exchange()
-    return peer
 
 
 def transport_error(peer: RawClient) -> int | None:

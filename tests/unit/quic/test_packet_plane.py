@@ -15,7 +15,7 @@ from qtunnel.quic.h3 import HttpConnection
 from qtunnel.quic.packet_plane import PTO_PROBES, PacketPlane
 from qtunnel.quic.plane_connection import PlaneConnection
 from tests.sim.quic_pair import REQUEST, RESPONSE, QuicPair, client_settings, server_settings, split
-from tests.sim.raw_peer import RawServer, headers_frame, varint
+from tests.sim.raw_peer import headers_frame, raw_server, varint
 
 
 def plane_of(connection: HttpConnection) -> PacketPlane:
@@ -285,10 +285,7 @@ def test_no_more_than_three_times_goes_to_an_address_that_is_not_validated() -> 
 
 
 def test_a_longer_connection_id_of_the_peer_makes_packets_shorter_and_no_datagram_larger() -> None:
-    peer = RawServer()
-    peer.connect()
-    peer.open_http()
-    peer.exchange()
+    peer = raw_server()
     client: HttpConnection = peer.subject
     client.send_request(REQUEST)
     client.register_packet_stream(0, b"\x00")
