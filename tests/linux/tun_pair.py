@@ -41,7 +41,7 @@ with socket.create_connection((sys.argv[1], 5300), timeout=30) as connection:
 print(size, hashlib.md5(content).hexdigest())
 """
 RECEIVE_UDP = """
-import hashlib, socket, sys
+import hashlib, select, socket, sys
 family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
 SO_RCVBUFFORCE, SOL_UDP, UDP_GRO = 33, 17, 104
 with socket.socket(family, socket.SOCK_DGRAM) as receiving:
@@ -51,14 +51,19 @@ with socket.socket(family, socket.SOCK_DGRAM) as receiving:
     receiving.settimeout(30)
     print("listening", flush=True)
     digest, size, sizes = hashlib.md5(), 0, set()
-    while (data := receiving.recv(1 << 17)) != b"end":
+    while True:
+        data, sender = receiving.recvfrom(1 << 17)
+        if data == b"end":
+            break
         digest.update(data)
         size += len(data)
         sizes.add(len(data))
+        if not select.select([receiving], [], [], 0)[0]:
+            receiving.sendto(b"%d" % size, sender)
     print(size, digest.hexdigest(), max(sizes), flush=True)
 """
 SEND_UDP = """
-import hashlib, os, socket, sys, time
+import hashlib, os, socket, sys
 family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
 SOL_UDP, UDP_SEGMENT = 17, 103
 size, per_send = int(sys.argv[2]), int(sys.argv[3])
@@ -66,13 +71,14 @@ digest, total = hashlib.md5(), 0
 with socket.socket(family, socket.SOCK_DGRAM) as sending:
     sending.setsockopt(SOL_UDP, UDP_SEGMENT, size)
     sending.connect((sys.argv[1], 5300))
+    sending.settimeout(30)
     for number in range(200):
         content = os.urandom(size * per_send - (number % 3) * 7)
         sending.send(content)
         digest.update(content)
         total += len(content)
-        time.sleep(0.002)
-    time.sleep(0.3)
+        while int(sending.recv(20)) < total:
+            pass
     sending.send(b"end")
 print(total, digest.hexdigest())
 """
@@ -147,7 +153,7 @@ class Pair:
         self._compare(receiver, RECEIVE, [address], sender, SEND, [address, str(size), str(largest_write)])
 
     def send_datagrams(self, version: int, size: int, per_send: int, *, gro: bool) -> int:
-        """Send segmented sends of UDP, and compare; return the most one receive gave."""
+        """Send segmented sends of UDP, each once the one before has arrived; return the most one receive gave."""
         address = self.address(1, version)
         return int(
             self._compare(
