@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
-import re
 import select
 import shlex
 import signal
 import socket
 import struct
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_interface, ip_network
@@ -23,41 +20,16 @@ from qtunnel.errors import LocalProtocolError, SystemSetupError
 from qtunnel.linux.host import HostSetup
 from qtunnel.linux.nft import Masquerade
 from qtunnel.linux.tun import Tun
+from tests.linux.daemons import wait_until
+from tests.linux.footprint import assert_same_footprint, footprint
 from tests.linux.namespaces import Namespace, Namespaces
-from tests.unit.linux.packets import checksum
+from tests.unit.linux.packets import checksum, ip_packet, udp_datagram
 
 pytestmark = pytest.mark.root
 
 SERVER = ip_address("198.18.99.1")
 TABLE, PRIORITY = 51821, 5180
 EVERYTHING4, EVERYTHING6 = ip_network("0.0.0.0/0"), ip_network("::/0")
-
-
-def snapshot(host: Namespace) -> dict[str, str]:
-    """Return all that a tunnel may change on a host, as text."""
-    commands = (
-        "ip -details rule",
-        "ip -6 -details rule",
-        "ip -4 route show table all",
-        "ip -6 route show table all",
-        "ip -details address",
-        "nft list ruleset",
-    )
-    found = {command: host.run(command) for command in commands}
-    found["sysctl"] = host.run("sh -c 'cd /proc/sys/net; grep -rs . ipv4/ip_forward ipv4/conf ipv6/conf || true'")
-    return {key: _stable(text) for key, text in found.items()}
-
-
-def _stable(text: str) -> str:
-    """Drop what changes by itself: the time an address has left, the queue a link gets when it first comes up."""
-    lines = [line for line in text.splitlines() if "stable_secret" not in line and "valid_lft" not in line]
-    return re.sub(r"qdisc \S+", "", "\n".join(lines))
-
-
-def assert_same(now: dict[str, str], before: dict[str, str]) -> None:
-    for command, text in before.items():
-        difference = difflib.unified_diff(text.splitlines(), now[command].splitlines(), lineterm="", n=0)
-        assert "\n".join(difference) == "", command
 
 
 @dataclass
@@ -106,13 +78,13 @@ async def set_everything_up(setup: HostSetup) -> None:
 
 class TestUndoing:
     async def test_everything_is_undone_with_the_tun_still_there(self, home: Home) -> None:
-        before = snapshot(home.host)
+        before = footprint(home.host)
         setup = await home.open()
         await set_everything_up(setup)
-        during = snapshot(home.host)
+        during = footprint(home.host)
         assert all(during[key] != before[key] for key in before)
         await setup.undo_all()
-        assert_same(snapshot(home.host), before)
+        assert_same_footprint(home.host, before)
 
     async def test_everything_is_undone_when_the_tun_went_first(
         self, home: Home, caplog: pytest.LogCaptureFixture
@@ -122,24 +94,24 @@ class TestUndoing:
         home.tun.close()
         await setup.undo_all()
         assert caplog.records == []
-        after = snapshot(home.host)
+        after = footprint(home.host)
         for needle in ("157", "51821", "qtt0", "198.18.7"):
             assert needle not in "".join(after.values())
         assert home.host.sysctl("net/ipv4/ip_forward") == "0"
 
     async def test_doing_everything_twice_is_the_same_as_once(self, home: Home) -> None:
-        before = snapshot(home.host)
+        before = footprint(home.host)
         setup = await home.open()
         await set_everything_up(setup)
-        once = snapshot(home.host)
+        once = footprint(home.host)
         await set_everything_up(setup)
-        assert_same(snapshot(home.host), once)
+        assert_same_footprint(home.host, once)
         await setup.undo_all()
         await setup.undo_all()
-        assert_same(snapshot(home.host), before)
+        assert_same_footprint(home.host, before)
 
     async def test_a_set_up_that_fails_half_way_is_undone(self, home: Home) -> None:
-        before = snapshot(home.host)
+        before = footprint(home.host)
 
         async def start() -> None:
             async with await home.open() as setup:
@@ -152,7 +124,7 @@ class TestUndoing:
 
         with pytest.raises(SystemSetupError, match=r"cannot route 198\.18\.8\.0/24 into qtt0 \(Invalid argu"):
             await start()
-        assert_same(snapshot(home.host), before)
+        assert_same_footprint(home.host, before)
 
     async def test_what_somebody_else_changed_meanwhile_is_left_alone(self, home: Home) -> None:
         setup = await home.open()
@@ -175,14 +147,14 @@ class TestUndoing:
         await setup.undo_all()
 
     def test_it_runs_on_uvloop(self, home: Home) -> None:
-        before = snapshot(home.host)
+        before = footprint(home.host)
 
         async def life() -> None:
             async with await home.open() as setup:
                 await set_everything_up(setup)
 
         uvloop.run(life())
-        assert_same(snapshot(home.host), before)
+        assert_same_footprint(home.host, before)
 
 
 class TestKilledRuns:
@@ -204,14 +176,14 @@ class TestKilledRuns:
     )
 
     async def test_rules_and_table_of_a_killed_run_are_removed_by_the_next(self, home: Home) -> None:
-        before = snapshot(home.host)
+        before = footprint(home.host)
         home.host.python(self.CODE.format(end="os.kill(os.getpid(), signal.SIGKILL)"), check=False)
-        left = snapshot(home.host)
+        left = footprint(home.host)
         assert "qtunnel_qtk0" in left["nft list ruleset"]
         assert "51821" in left["ip -details rule"]
         assert "51821" in left["ip -6 -details rule"]
         setup = await home.open()
-        assert_same(snapshot(home.host), before)
+        assert_same_footprint(home.host, before)
         await setup.undo_all()
 
     async def test_rules_of_a_living_tunnel_are_refused_and_left_alone(self, home: Home) -> None:
@@ -220,15 +192,15 @@ class TestKilledRuns:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "up\n"
-            before = snapshot(home.host)
+            before = footprint(home.host)
             with pytest.raises(SystemSetupError, match=r"in use by the tunnel on qtk0.*route_table"):
                 await home.open()
             with pytest.raises(SystemSetupError, match="in use by the tunnel on qtk0"):
                 await home.open(table=77)
-            assert_same(snapshot(home.host), before)
+            assert_same_footprint(home.host, before)
             second = await home.open(table=77, rule_priority=5190)
             await second.undo_all()
-            assert_same(snapshot(home.host), before)
+            assert_same_footprint(home.host, before)
         finally:
             process.send_signal(signal.SIGKILL)
             process.communicate(timeout=10)
@@ -239,13 +211,13 @@ class TestKilledRuns:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "up\n"
-            before = snapshot(home.host)
+            before = footprint(home.host)
             async with await home.open(table=None) as setup:
                 with pytest.raises(LocalProtocolError, match="without a routing table"):
                     await setup.add_table_rules()
                 with pytest.raises(LocalProtocolError, match="without a routing table"):
                     await setup.add_route(EVERYTHING4)
-            assert_same(snapshot(home.host), before)
+            assert_same_footprint(home.host, before)
         finally:
             process.send_signal(signal.SIGKILL)
             process.communicate(timeout=10)
@@ -254,10 +226,10 @@ class TestKilledRuns:
         home.host.run("ip rule add priority 5183 lookup 100")
         home.host.run("ip rule add priority 5181 lookup 100")
         home.host.run("nft add table inet qtunnels")
-        before = snapshot(home.host)
+        before = footprint(home.host)
         setup = await home.open()
         await setup.undo_all()
-        assert_same(snapshot(home.host), before)
+        assert_same_footprint(home.host, before)
 
 
 class TestRouting:
@@ -385,9 +357,7 @@ class TestTun:
 def fragmentation_needed(packet: bytes, source: str, mtu: int) -> bytes:
     icmp = struct.pack("!BBHHH", 3, 4, 0, 0, mtu) + packet[:28]
     icmp = icmp[:2] + struct.pack("!H", checksum(icmp)) + icmp[4:]
-    header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(icmp), 1, 0, 64, 1, 0)
-    header += socket.inet_aton(source) + packet[12:16]
-    return header[:10] + struct.pack("!H", checksum(header)) + header[12:] + icmp
+    return ip_packet((source, socket.inet_ntoa(packet[12:16])), 1, icmp)
 
 
 class TestForwarding:
@@ -395,21 +365,21 @@ class TestForwarding:
         home.host.sysctl("net/ipv4/conf/eth0/forwarding", "1")
         home.host.sysctl("net/ipv6/conf/eth0/forwarding", "1")
         home.host.sysctl("net/ipv4/conf/all/accept_redirects", "0")
-        before = snapshot(home.host)
+        before = footprint(home.host)
         async with await home.open() as setup:
             await setup.enable_forwarding()
             assert home.host.sysctl("net/ipv4/ip_forward") == "1"
             assert home.host.sysctl("net/ipv6/conf/all/forwarding") == "1"
-        assert_same(snapshot(home.host), before)
+        assert_same_footprint(home.host, before)
 
     async def test_forwarding_that_was_on_stays_on(self, home: Home) -> None:
         home.host.sysctl("net/ipv4/ip_forward", "1")
         home.host.sysctl("net/ipv6/conf/all/forwarding", "1")
-        before = snapshot(home.host)
+        before = footprint(home.host)
         async with await home.open() as setup:
             await setup.enable_forwarding()
-            assert_same(snapshot(home.host), before)
-        assert_same(snapshot(home.host), before)
+            assert_same_footprint(home.host, before)
+        assert_same_footprint(home.host, before)
 
     async def test_one_family_alone_can_be_switched_on(self, home: Home) -> None:
         async with await home.open() as setup:
@@ -444,14 +414,15 @@ def announce_router(home: Home) -> None:
         index = socket.if_nametoindex("eth0")
     router.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 255)
     router.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
-    deadline = time.monotonic() + 10
+
+    def is_heard() -> bool:
+        message = struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, 1800, 0, 0)
+        with contextlib.suppress(OSError):  # no link-local address yet
+            router.sendto(message, ("ff02::1", 0, 0, index))
+        return "proto ra" in home.host.run("ip -6 route show default")
+
     with contextlib.closing(router):
-        while "proto ra" not in home.host.run("ip -6 route show default"):
-            assert time.monotonic() < deadline, "the advertisement had no effect"
-            message = struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, 1800, 0, 0)
-            with contextlib.suppress(OSError):  # no link-local address yet
-                router.sendto(message, ("ff02::1", 0, 0, index))
-            time.sleep(0.05)
+        wait_until(is_heard, "the default route of an advertisement")
 
 
 class TestMasquerade:
@@ -497,11 +468,11 @@ class TestMasquerade:
                 assert socket.inet_ntoa(packet[12:16]) == expected
 
     async def test_missing_nft_says_what_to_install(self, home: Home) -> None:
-        before = snapshot(home.host)
+        before = footprint(home.host)
         async with await home.open(nft="no-such-nft") as setup:
             with pytest.raises(SystemSetupError, match="apt install nftables"):
                 await setup.set_masquerade(Masquerade(lan=True))
-        assert_same(snapshot(home.host), before)
+        assert_same_footprint(home.host, before)
 
 
 def source_seen_by_router(home: Home, inside: str, outside: str) -> str:
@@ -512,29 +483,9 @@ def source_seen_by_router(home: Home, inside: str, outside: str) -> str:
         listening.bind((outside, 4433))
     listening.settimeout(5)
     with contextlib.closing(listening):
-        assert home.tun.write_burst([udp4(inside, outside) if is_ipv4 else udp6(inside, outside)]) == 1
+        assert home.tun.write_burst([udp_datagram(b"x", (inside, outside), ports=(7, 4433))]) == 1
         source: str = listening.recvfrom(100)[1][0]
         return source
-
-
-def udp4(source: str, destination: str) -> bytes:
-    header = struct.pack("!BBHHHBBH", 0x45, 0, 29, 1, 0, 64, 17, 0)
-    header += socket.inet_aton(source) + socket.inet_aton(destination)
-    return (
-        header[:10]
-        + struct.pack("!H", checksum(header))
-        + header[12:]
-        + struct.pack("!HHHH", 7, 4433, 9, 0)
-        + b"x"
-    )
-
-
-def udp6(source: str, destination: str) -> bytes:
-    addresses = socket.inet_pton(socket.AF_INET6, source) + socket.inet_pton(socket.AF_INET6, destination)
-    udp = struct.pack("!HHHH", 7, 4433, 10, 0) + b"xy"
-    sum_ = checksum(addresses + struct.pack("!II", len(udp), 17) + udp)
-    udp = udp[:6] + struct.pack("!H", sum_ or 0xFFFF) + udp[8:]
-    return struct.pack("!IHBB", 6 << 28, len(udp), 17, 64) + addresses + udp
 
 
 async def test_without_the_capability_each_refusal_says_so(lab: Namespaces) -> None:
@@ -584,7 +535,7 @@ async def test_net_admin_alone_is_enough_for_everything_and_its_undoing(lab: Nam
     """As root after drop_privileges(), and as a service's user with that one capability."""
     host = lab.add("h")
     host.run("ip link add qtt0 type veth peer name qtt1")
-    before = snapshot(host)
+    before = footprint(host)
     code = (
         "import asyncio, ipaddress\n"
         "from qtunnel.linux.host import HostSetup\n"
@@ -610,4 +561,4 @@ async def test_net_admin_alone_is_enough_for_everything_and_its_undoing(lab: Nam
         "asyncio.run(main())\n"
     )
     assert host.python(code) == "1 []\n"
-    assert_same(snapshot(host), before)
+    assert_same_footprint(host, before)
