@@ -64,7 +64,7 @@ def wait_for_address(daemon: Daemon, namespace: Namespace, *addresses: str) -> N
         assert daemon.code is None, daemon.text()
         return all(has_address(namespace, address) for address in addresses)
 
-    wait_until(are_there, f"{addresses} by {daemon.name}", timeout=30)
+    wait_until(are_there, f"{addresses} by {daemon.name}")
 
 
 def outlive_the_ipv6_check() -> None:
@@ -153,5 +153,5 @@ def test_a_wrong_key_is_refused_clearly_by_an_mqvpn_server(
     with running(server, tmp_path / "server.log", mqvpn) as serving:
         wait_for_address(serving, server, "10.77.0.1")
         with running(client, tmp_path / "client.log", ours, **environment) as connecting:
-            assert connecting.wait(timeout=30) == 8, connecting.text()
+            assert connecting.wait() == 8, connecting.text()
             assert "refused the token" in connecting.text()

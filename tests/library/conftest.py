@@ -15,6 +15,8 @@ import pytest
 import qtunnel
 
 SERVER_NAME = "test.qtunnel.invalid"
+PATIENCE = 30
+"""Seconds a test waits for what takes a moment; long, as a busy machine may stop for a while."""
 POOL4 = IPv4Interface("10.97.0.1/24")
 POOL6 = IPv6Interface("fd00:97::1/64")
 

@@ -10,8 +10,9 @@ from ipaddress import IPv6Address
 import pytest
 
 import qtunnel
+from qtunnel.aio.attempt import STAGGER
 from qtunnel.ip.echo import answer_echo, build_echo_request6, parse_echo_reply
-from tests.library.conftest import POOL6, Site
+from tests.library.conftest import PATIENCE, POOL6, Site
 
 
 async def answer_pings(server: qtunnel.TunnelServer) -> None:
@@ -26,7 +27,7 @@ def address6(tunnel: qtunnel.TunnelClient) -> IPv6Address:
 async def ping(tunnel: qtunnel.TunnelClient, sequence: int, length: int = 56) -> bool:
     tunnel.send([build_echo_request6(address6(tunnel), POOL6.ip, 9, sequence, data_length=length)])
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while packets := await tunnel.receive():
                 for packet in packets:
                     reply = parse_echo_reply(packet)
@@ -71,14 +72,14 @@ async def test_a_request_that_cannot_be_made_is_told_before_anything_is_sent(
 ) -> None:
     config = replace(site.client(9), **settings)  # type: ignore[arg-type]  # by name; no server is there
     with pytest.raises(qtunnel.ConfigError, match=next(iter(settings))):
-        async with asyncio.timeout(5), qtunnel.connect(config):
+        async with asyncio.timeout(PATIENCE), qtunnel.connect(config):
             pass
 
 
 async def test_a_wrong_token_is_an_authentication_error_at_once(site: Site) -> None:
     async with site.serve() as server:
         with pytest.raises(qtunnel.AuthenticationError, match="token"):
-            async with asyncio.timeout(5), qtunnel.connect(site.client(server.port, "mallory")):
+            async with asyncio.timeout(PATIENCE), qtunnel.connect(site.client(server.port, "mallory")):
                 pass
         assert server.status()["sessions"] == []
 
@@ -87,7 +88,7 @@ async def test_another_certificate_gets_no_token(site: Site) -> None:
     async with site.serve() as server:
         config = site.client(server.port, fingerprint="00" * 32)
         with pytest.raises(qtunnel.ServerNotVerifiedError, match="could not be verified"):
-            async with asyncio.timeout(5), qtunnel.connect(config):
+            async with asyncio.timeout(PATIENCE), qtunnel.connect(config):
                 pass
         assert server.status()["sessions"] == []
 
@@ -96,14 +97,14 @@ async def test_the_cas_decide_without_a_fingerprint(site: Site) -> None:
     async with site.serve() as server:
         config = site.client(server.port, fingerprint=None)
         with pytest.raises(qtunnel.ServerNotVerifiedError):
-            async with asyncio.timeout(5), qtunnel.connect(config):
+            async with asyncio.timeout(PATIENCE), qtunnel.connect(config):
                 pass
 
 
 async def test_nobody_listening_is_an_error_only_when_reconnect_is_off(site: Site, unused_udp_port: int) -> None:
     config = site.client(unused_udp_port, reconnect=False, handshake_timeout=0.3)
     with pytest.raises(qtunnel.ConnectionFailedError):
-        async with asyncio.timeout(5), qtunnel.connect(config):
+        async with asyncio.timeout(PATIENCE), qtunnel.connect(config):
             pass
 
 
@@ -112,10 +113,12 @@ async def test_a_client_started_before_its_server_connects_once_it_is_there(
 ) -> None:
     config = site.client(unused_udp_port, handshake_timeout=0.3)
     async with qtunnel.connect(config, wait=False) as tunnel:
-        await asyncio.sleep(0.2)
-        assert tunnel.status()["state"] != "connected"
-        async with site.serve(unused_udp_port):
-            async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
+            async for event in tunnel.events():
+                if isinstance(event, qtunnel.Connecting) and event.attempt > 1:
+                    break
+            assert tunnel.status()["state"] != "connected"
+            async with site.serve(unused_udp_port):
                 await tunnel.wait_connected()
 
 
@@ -128,7 +131,7 @@ async def test_a_restarted_server_gets_its_client_back_with_the_same_address(sit
         before = tunnel.addresses
         events = tunnel.events()
     async with site.serve(port):
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE):
             async for event in events:
                 if isinstance(event, qtunnel.Connected):
                     break
@@ -141,7 +144,7 @@ async def test_a_removed_user_loses_the_tunnel_at_once_and_the_other_one_does_no
         async with qtunnel.connect(site.client(server.port, "alice")) as alice:
             await server.set_users([user for user in site.users() if user.name == "bob"])
             with pytest.raises(qtunnel.AuthenticationError):
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(PATIENCE):
                     await alice.wait_closed()
         assert bob.status()["state"] == "connected"
         assert [session["user"] for session in server.status()["sessions"]] == ["bob"]
@@ -152,7 +155,7 @@ async def test_a_new_token_ends_the_session_of_the_old_one(site: Site) -> None:
         changed = [replace(user, token_sha256=qtunnel.token_digest("another-token")) for user in site.users()]
         await server.set_users(changed)
         with pytest.raises(qtunnel.AuthenticationError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 await alice.wait_closed()
 
 
@@ -162,7 +165,7 @@ async def test_a47_a_second_client_of_a_user_replaces_the_first_and_keeps_the_ad
         async with qtunnel.connect(site.client(server.port)) as second:
             assert second.addresses == addresses
             with pytest.raises(qtunnel.ConnectionFailedError, match="a user of its own"):
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(PATIENCE):
                     await first.wait_closed()
             assert len(server.status()["sessions"]) == 1
 
@@ -175,7 +178,7 @@ async def test_clients_reach_each_other_only_when_allowed(site: Site) -> None:
                 packet = build_echo_request6(address6(alice), address6(bob), 9, 1, data_length=10)
                 alice.send([packet])
                 reader = bob if allowed else alice
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(PATIENCE):
                     (got,) = await reader.receive()
                 if allowed:
                     assert got[7] == packet[7] - 1  # qtunnel routed it, so it took a hop
@@ -201,6 +204,6 @@ async def test_two_addresses_of_a_name_send_the_token_once(site: Site) -> None:
         qtunnel.serve(config, identity=site.identity, users=site.users()) as server,
         qtunnel.connect(site.client(server.port, server="localhost")) as tunnel,
     ):
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(2 * STAGGER)  # the other address, were it still to be tried, has been by now
         assert tunnel.status()["state"] == "connected"
         assert len(server.status()["sessions"]) == 1

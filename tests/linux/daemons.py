@@ -13,6 +13,8 @@ from pathlib import Path
 
 from tests.linux.namespaces import Namespace
 
+PATIENCE = 30.0
+"""Seconds a test waits for what takes a moment; long, as a busy machine may stop for a while."""
 LIFE_LIMIT = 400
 """Seconds after which `timeout` ends a daemon, should the test itself be killed."""
 
@@ -63,7 +65,7 @@ class Daemon:
             file.seek(self._start)
             return file.read().decode(errors="replace")
 
-    def wait_for(self, pattern: str, *, timeout: float = 15.0, count: int = 1) -> re.Match[str]:
+    def wait_for(self, pattern: str, *, timeout: float = PATIENCE, count: int = 1) -> re.Match[str]:
         """Wait until a regular expression is found so many times in its output; return the last of them."""
         deadline = time.monotonic() + timeout
         while True:
@@ -81,14 +83,14 @@ class Daemon:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
-    def wait(self, *, timeout: float = 15.0) -> int:
+    def wait(self, *, timeout: float = PATIENCE) -> int:
         """Wait for its end; return the exit code."""
         try:
             return self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.name} did not end within {timeout:g} s:\n{self.text()}") from None
 
-    def stop(self, number: signal.Signals = signal.SIGTERM, *, timeout: float = 15.0) -> int:
+    def stop(self, number: signal.Signals = signal.SIGTERM, *, timeout: float = PATIENCE) -> int:
         """End it with a signal; return the exit code."""
         self.send(number)
         return self.wait(timeout=timeout)
@@ -107,7 +109,7 @@ class Daemon:
     def _find_child(self) -> int:
         """Return the id of the program itself: the only child of timeout(1)."""
         parent = self._process.pid
-        deadline = time.monotonic() + 10.0
+        deadline = time.monotonic() + PATIENCE
         while self._process.poll() is None:
             with contextlib.suppress(OSError):
                 if children := Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
@@ -117,7 +119,7 @@ class Daemon:
         return parent  # it has ended already
 
 
-def wait_until(condition: Callable[[], object], what: str, *, timeout: float = 10.0) -> float:
+def wait_until(condition: Callable[[], object], what: str, *, timeout: float = PATIENCE) -> float:
     """Wait until condition() is true; return the seconds it took. Fails, saying what is missed, after timeout."""
     began = time.monotonic()
     while not condition():

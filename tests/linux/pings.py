@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-from tests.linux.daemons import Daemon, wait_until
+from tests.linux.daemons import PATIENCE, Daemon, wait_until
 from tests.linux.namespaces import Namespace
 from tests.linux.site import Site
 
@@ -37,7 +37,7 @@ class Pinger:
         """Return when each answer came."""
         return [float(found) for found in re.findall(r"^\[(\d+\.\d+)\] .*bytes from", self._daemon.text(), re.M)]
 
-    def wait_for_answer_after(self, moment: float, *, timeout: float) -> float:
+    def wait_for_answer_after(self, moment: float, *, timeout: float = PATIENCE) -> float:
         """Wait for an answer later than a moment; return how much later."""
         wait_until(lambda: self.answers()[-1:] > [moment], "an answer to a ping", timeout=timeout)
         return next(answer for answer in self.answers() if answer > moment) - moment

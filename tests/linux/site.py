@@ -33,7 +33,7 @@ from typing import Any
 
 from qtunnel.aio.control import control_request
 from qtunnel.errors import NotRunningError
-from tests.linux.daemons import Daemon
+from tests.linux.daemons import PATIENCE, Daemon
 from tests.linux.namespaces import Namespace, Namespaces
 
 COMMAND = (sys.executable, "-m", "qtunnel")
@@ -275,7 +275,7 @@ class Client:
         self.start(*options)
         self.wait_up()
 
-    def wait_up(self, *, count: int = 1, timeout: float = 15.0) -> None:
+    def wait_up(self, *, count: int = 1, timeout: float = PATIENCE) -> None:
         """Wait until the tunnel is up, for the count-th time in the life of the process."""
         self.daemon.wait_for(UP, count=count, timeout=timeout)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import socket
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ import pytest
 from qtunnel.burst import SendResult, Transmit
 from qtunnel.linux import cmsg
 from qtunnel.linux.udp import UdpSocket
+from tests.linux.daemons import wait_until
 from tests.linux.namespaces import Namespace, Namespaces
 from tests.linux.sniffer import UDP, Seen, Sniffer
 
@@ -67,10 +67,12 @@ class Path:
     def learn_narrow_path(self, address: str) -> None:
         """Make the client's kernel cache the router's 1300 for this destination, by a real ICMP message."""
         udp = self.ours("0.0.0.0" if "." in address else "::")
-        deadline = time.monotonic() + 5
-        while f"mtu {NARROW}" not in self.cached_mtu(address):
-            assert time.monotonic() < deadline, self.cached_mtu(address)
+
+        def is_known() -> bool:
             assert udp.send(Transmit(bytes(FITS_LINK), (address, PORT))) is SendResult.SENT
+            return f"mtu {NARROW}" in self.cached_mtu(address)
+
+        wait_until(is_known, f"a cached path MTU of {NARROW}")
         udp.close()
         self.arrived()
 

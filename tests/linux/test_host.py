@@ -203,7 +203,7 @@ class TestKilledRuns:
             assert_same_footprint(home.host, before)
         finally:
             process.send_signal(signal.SIGKILL)
-            process.communicate(timeout=10)
+            process.communicate(timeout=30)
 
     async def test_a_server_can_run_beside_a_client_with_the_same_settings(self, home: Home) -> None:
         code = self.CODE.format(end="print('up', flush=True); await asyncio.sleep(60)")
@@ -220,7 +220,7 @@ class TestKilledRuns:
             assert_same_footprint(home.host, before)
         finally:
             process.send_signal(signal.SIGKILL)
-            process.communicate(timeout=10)
+            process.communicate(timeout=30)
 
     async def test_rules_of_others_at_other_priorities_are_left_alone(self, home: Home) -> None:
         home.host.run("ip rule add priority 5183 lookup 100")
@@ -348,7 +348,7 @@ class TestTun:
             await setup.set_up()
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
                 sender.sendto(bytes(1300), ("198.18.7.2", 9))
-                assert select.select([home.tun], [], [], 5)[0]
+                assert select.select([home.tun], [], [], 30)[0]
                 (packet,) = [each for each in home.tun.read_burst() if each[0] >> 4 == 4]
                 assert home.tun.write_burst([fragmentation_needed(packet, "198.18.7.1", 1000)]) == 1
             assert ("mtu 1000" in home.host.run("ip route get 198.18.7.2")) is prepared
@@ -463,7 +463,7 @@ class TestMasquerade:
                 await setup.set_masquerade(Masquerade(lan=True, lan_exceptions=exceptions))
                 with home.router.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as lan:
                     lan.sendto(b"x", ("203.0.113.9", 9))
-                assert select.select([home.tun], [], [], 5)[0]
+                assert select.select([home.tun], [], [], 30)[0]
                 packet = next(each for each in home.tun.read_burst() if each[0] >> 4 == 4 and each[9] == 17)
                 assert socket.inet_ntoa(packet[12:16]) == expected
 
@@ -481,7 +481,7 @@ def source_seen_by_router(home: Home, inside: str, outside: str) -> str:
     with home.router.entered():
         listening = socket.socket(socket.AF_INET if is_ipv4 else socket.AF_INET6, socket.SOCK_DGRAM)
         listening.bind((outside, 4433))
-    listening.settimeout(5)
+    listening.settimeout(30)
     with contextlib.closing(listening):
         assert home.tun.write_burst([udp_datagram(b"x", (inside, outside), ports=(7, 4433))]) == 1
         source: str = listening.recvfrom(100)[1][0]

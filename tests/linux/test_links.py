@@ -165,7 +165,7 @@ def test_host_addresses_are_those_of_all_interfaces_but_one(host: Namespace) -> 
 def wait(follower: LinkFollower, *wanted: ChangeKind) -> set[ChangeKind]:
     found: set[ChangeKind] = set()
     while not found >= set(wanted):
-        assert select.select([follower], [], [], 5)[0], f"only {found}"
+        assert select.select([follower], [], [], 30)[0], f"only {found}"
         found |= follower.read()
     return found
 

@@ -38,7 +38,7 @@ def test_a_client_whose_tun_is_taken_away_ends_with_a_clear_message(site: Site, 
     client.wait_up()
     name = tun_of(client.host)
     client.host.run(change.format(name))
-    assert client.daemon.wait(timeout=10) == TUN_LOST
+    assert client.daemon.wait() == TUN_LOST
     assert re.search(rf"^qtunnel: {name} was .* by another program", client.daemon.text(), re.MULTILINE)
     assert client.host.run("ip rule") == rules
     assert "qtun" not in client.host.run("ip -o link")
@@ -49,10 +49,10 @@ def test_a_server_whose_tun_is_taken_away_ends_and_serves_again_when_restarted(s
     client = site.client()
     with client.running("--reconnect-max", "0.5"):
         site.s.run(change.format(tun_of(site.s)))
-        assert site.server.wait(timeout=10) == TUN_LOST
+        assert site.server.wait() == TUN_LOST
         assert "by another program" in site.server.text()
         site.start_server()
-        client.daemon.wait_for(UP, count=2, timeout=20)
+        client.daemon.wait_for(UP, count=2)
         assert_reaches(client.host, INNER4)
 
 
@@ -64,5 +64,5 @@ def test_a_tun_deleted_while_the_server_is_away_ends_the_client_at_its_return(si
     client.daemon.wait_for("trying again in")
     client.host.run(f"ip link del {tun_of(client.host)}")
     site.start_server()
-    assert client.daemon.wait(timeout=20) == TUN_LOST
+    assert client.daemon.wait() == TUN_LOST
     assert "by another program" in client.daemon.text()

@@ -38,12 +38,12 @@ def test_a_restarted_server_has_its_client_back_with_the_same_addresses(
 ) -> None:
     inner = client.address(4), client.address(6)
     uplink = Pinger(site, client.host, HOST4)
-    uplink.wait_for_answer_after(0.0, timeout=5)
+    uplink.wait_for_answer_after(0.0)
     site.server.stop(number)
     site.start_server()
     serving = now()
-    client.wait_up(count=2, timeout=6)
-    assert uplink.wait_for_answer_after(serving, timeout=6) < 5.0
+    client.wait_up(count=2)
+    assert uplink.wait_for_answer_after(serving) < 5.0
     assert (client.address(4), client.address(6)) == inner
     assert_reaches(site.h, *inner)
     if number == signal.SIGKILL:
@@ -63,7 +63,7 @@ def test_a_client_started_before_its_server_can_be_reached_connects_when_it_can(
     client.daemon.wait_for("trying again in", count=4)
     assert client.status()["state"] in ("connecting", "waiting to reconnect")
     site.start_server()
-    client.wait_up(timeout=6)
+    client.wait_up()
     assert_reaches(client.host, HOST4, HOST6)
     assert client.daemon.stop() == 0
 

@@ -27,10 +27,10 @@ def test_packets_travel_both_ways_and_the_name_pattern_is_filled_in(lab: Namespa
             host.run("ip link set qtt0 up")
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
                 peer.bind(("198.18.7.1", 5555))
-                peer.settimeout(5)
+                peer.settimeout(30)
                 for number in range(3):
                     peer.sendto(b"out %d" % number, ("198.18.7.2", 9))
-                assert select.select([tun], [], [], 5)[0]
+                assert select.select([tun], [], [], 30)[0]
                 packets = [packet for packet in tun.read_burst() if packet[0] >> 4 == 4]
                 assert [packet[28:] for packet in packets] == [b"out 0", b"out 1", b"out 2"]
                 assert tun.read_burst() == []
