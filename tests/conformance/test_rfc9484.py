@@ -488,7 +488,9 @@ def test_cip_36_an_id_that_nobody_asked_with_is_neither_sent_nor_taken() -> None
 
 @pytest.mark.parametrize("version", [0, 5, 7, 255])
 def test_cip_37_ip_versions_other_than_4_and_6_are_malformed(version: int) -> None:
-    assert_aborts(encode_capsule(1, bytes((0, version)) + A.packed + b"\x20"))
+    for address in (A, B):  # whichever length such an address would have
+        assert_aborts(encode_capsule(1, bytes((0, version)) + address.packed + b"\x20"))
+        assert_aborts(encode_capsule(2, bytes((1, version)) + address.packed + b"\x20"), server())
 
 
 def test_cip_37_an_address_has_the_length_of_its_version() -> None:
@@ -664,7 +666,8 @@ def test_cip_52_with_the_quirk_ranges_of_one_family_leave_the_other() -> None:
 
 @pytest.mark.parametrize("version", [0, 5, 7])
 def test_cip_53_a_range_of_another_ip_version_is_malformed(version: int) -> None:
-    assert_aborts(encode_capsule(3, bytes((version,)) + bytes(8) + b"\x00"))
+    for address_length in (4, 16):
+        assert_aborts(encode_capsule(3, bytes((version,)) + bytes(2 * address_length) + b"\x00"))
 
 
 def test_cip_53_a_range_that_starts_above_its_end_is_malformed() -> None:
