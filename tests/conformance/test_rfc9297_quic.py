@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qtunnel.drops import DropReason
+from qtunnel.errors import LocalProtocolError
 from qtunnel.quic.early_datagrams import MAX_EARLY
 from tests.sim.quic_pair import GET, REQUEST, RESPONSE, QuicPair
 from tests.sim.raw_peer import (
@@ -36,6 +37,8 @@ def test_hdg_01_datagrams_are_sent_for_extended_connect_only() -> None:
     drops = pair.client.send_packets(stream_id, [b"packet"], pair.now)
     assert drops == {DropReason.STREAM_CLOSED: 1}
     stream_id = pair.client.send_request(GET)
+    with pytest.raises(LocalProtocolError, match="has no datagrams"):
+        pair.client.register_packet_stream(stream_id, b"\x00")
     assert pair.client.send_packets(stream_id, [b"packet"], pair.now) == {DropReason.NO_SESSION: 1}
     assert pair.client.max_packet_size(stream_id) == 0
 
