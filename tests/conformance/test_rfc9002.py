@@ -117,6 +117,10 @@ def test_rec_04_the_larger_of_smoothed_and_latest_rtt_counts() -> None:
     each.on_ack_received([(2, 2), (0, 0)], 0.0, NOW + 0.3)
     assert each.on_ack_received([(2, 2), (0, 0)], 0.0, NOW + 0.3).lost == 0
     assert timer(each) == pytest.approx(NOW + 1.125 * 0.3)
+    each = measured()
+    each.on_packets_sent(1, 2, SIZE, NOW)
+    each.on_ack_received([(2, 2), (0, 0)], 0.0, NOW + 0.05)
+    assert timer(each) == pytest.approx(NOW + 1.125 * (0.875 * 0.1 + 0.125 * 0.05))
 
 
 def test_rec_04_a_millisecond_is_the_least() -> None:
@@ -135,6 +139,15 @@ def test_rec_05_the_probe_timeout_is_made_of_rtt_deviation_and_the_peers_delay()
     each = measured()
     each.on_packets_sent(1, 1, SIZE, NOW)
     assert timer(each) == pytest.approx(NOW + 0.1 + 4 * 0.05 + MAX_ACK_DELAY)
+
+
+def test_rec_05_a_path_that_never_varies_has_a_millisecond_for_its_deviation() -> None:
+    each = measured()
+    for number in range(1, 40):
+        each.on_packets_sent(number, 1, SIZE, NOW + number)
+        each.on_ack_received([(0, number)], 0.0, NOW + number + RTT)
+    assert 4 * each.rttvar < 0.001
+    assert each.pto() == pytest.approx(RTT + 0.001 + MAX_ACK_DELAY)
 
 
 def test_rec_05_the_probe_timeout_doubles_and_an_ack_ends_that() -> None:
