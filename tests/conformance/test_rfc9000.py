@@ -59,14 +59,33 @@ def test_qtr_13_every_datagram_of_the_server_with_an_ack_eliciting_initial_has_1
 
 
 @pytest.mark.parametrize("size", [100, 1000, 1199])
-def test_qtr_13_a_smaller_initial_is_dropped_without_an_answer(size: int) -> None:
-    endpoint = Endpoint(server_settings())
+def test_qtr_13_a_cut_initial_is_dropped_without_an_answer(size: int) -> None:
     client = HttpConnection.client(client_settings(), SERVER_ADDRESS, 1.0)
-    data = client.datagrams_to_send(1.0)[0].data
-    endpoint.receive_from_udp([Received([data[:size]], CLIENT_ADDRESS)], 1.0)
+    assert_is_dropped(client.datagrams_to_send(1.0)[0].data[:size])
+
+
+def assert_is_dropped(data: bytes) -> None:
+    endpoint = Endpoint(server_settings())
+    endpoint.receive_from_udp([Received([data], CLIENT_ADDRESS)], 1.0)
     assert endpoint.datagrams_to_send(1.0) == []
     assert endpoint.handshakes_in_progress == 0
     assert endpoint.drops == {DropReason.BAD_UDP_DATAGRAM: 1}
+
+
+@pytest.mark.parametrize("size", [600, 1000, 1199, 1200])
+def test_qtr_13_a_whole_initial_in_a_smaller_datagram_is_dropped_without_an_answer(size: int) -> None:
+    quic = QuicConnection(configuration=QuicConfiguration(is_client=True, alpn_protocols=["h3"]))
+    quic._max_datagram_size = size  # what it pads its Initials to
+    quic.connect(SERVER_ADDRESS, 1.0)
+    ((data, _),) = quic.datagrams_to_send(1.0)
+    assert len(data) == size
+    if size < 1200:
+        assert_is_dropped(data)
+        return
+    endpoint = Endpoint(server_settings())
+    endpoint.receive_from_udp([Received([data], CLIENT_ADDRESS)], 1.0)
+    assert endpoint.handshakes_in_progress == 1
+    assert endpoint.datagrams_to_send(1.0)
 
 
 def test_qtr_14_first_flights_have_at_most_1200_bytes_whatever_the_path_is_told_to_carry() -> None:
