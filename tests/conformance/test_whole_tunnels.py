@@ -10,6 +10,9 @@ import pytest
 
 from qtunnel.burst import Address
 from qtunnel.drops import DropReason
+from qtunnel.masque.address_capsules import decode_address_assign, decode_address_request
+from qtunnel.masque.capsule import Capsule, CapsuleParser, CapsuleType
+from qtunnel.masque.session import Session
 from qtunnel.quic.events import HttpEvent, SettingsReceived
 from qtunnel.tunnel.client import ClientState
 from qtunnel.tunnel.events import (
@@ -162,14 +165,33 @@ def test_cip_40_a_client_sends_from_any_address_of_its_permitted_network_and_is_
 
 
 def test_cip_41_cip_42_client_asks_and_server_assigns_unasked_and_the_answers_agree(
-    identity: ServerIdentity, seed: int
+    identity: ServerIdentity, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    heard: list[Capsule] = []  # by both ends
+    parsers: dict[Session, CapsuleParser] = {}
+    receive = Session.receive_stream_data
+
+    def listen(session: Session, data: bytes, end: bool = False) -> None:
+        heard.extend(parsers.setdefault(session, CapsuleParser()).receive_data(data))
+        receive(session, data, end)
+
+    monkeypatch.setattr(Session, "receive_stream_data", listen)
     world = World(seed=seed, identity=identity)
     client = world.add_client()
     world.wait_up(client)
     world.network.run_for(1.0)
     opened = events_of(world.server, SessionOpened)[0]
     assert tuple(each.ip for each in client_of(client).addresses) == opened.addresses
+    values = {kind: [each.value for each in heard if each.type is kind] for kind in CapsuleType}
+    (wishes,) = map(decode_address_request, values[CapsuleType.ADDRESS_REQUEST])
+    assert [str(wish.prefix) for wish in wishes] == ["0.0.0.0/32", "::/128"]
+    unasked, asked = (
+        decode_address_assign(each.value) for each in heard if each.type is CapsuleType.ADDRESS_ASSIGN
+    )
+    assert [entry.request_id for entry in unasked] == [0, 0]
+    assert [entry.request_id for entry in asked] == [wish.request_id for wish in wishes]
+    assert [entry.prefix for entry in unasked] == [entry.prefix for entry in asked]
+    assert tuple(entry.prefix.ip for entry in asked) == opened.addresses
 
 
 def test_cip_66_spoofed_and_broken_packets_are_no_reason_to_end_the_tunnel(
