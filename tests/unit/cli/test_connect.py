@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -188,12 +189,10 @@ def test_a_profile_that_is_up_already_is_status_11_and_the_host_is_left_alone(
 
     async def main() -> None:
         async with ControlServer(control_socket(world.runtime, "home"), {}):
-            loop = asyncio.get_running_loop()
             process = await asyncio.create_subprocess_exec(
-                __import__("sys").executable, "-m", "qtunnel", "connect", stderr=asyncio.subprocess.PIPE
+                sys.executable, "-m", "qtunnel", "connect", stderr=asyncio.subprocess.PIPE
             )
             _, err = await process.communicate()
-            assert loop
             codes.append(process.returncode or 0)
             assert b"runs already" in err
 
