@@ -338,6 +338,7 @@ def test_rec_13_bursts_are_limited_and_what_only_acknowledges_is_not_paced(conge
     each = measured(congestion)
     rate = each.congestion.pacing_rate
     assert rate is not None
+    assert rate < 3 * each.congestion.congestion_window / RTT
     budget = each.pacer.budget(NOW + 60.0)
     assert budget <= max(rate * 0.002, 2 * SIZE)
     each.on_packets_sent(1, 50, 60, NOW + 60.0, ack_eliciting=False, in_flight=False)
@@ -374,6 +375,27 @@ def test_rec_15_the_loss_of_a_probe_changes_neither_window_nor_ssthresh() -> Non
     each.on_packets_sent(2, 3, 60, NOW, ack_eliciting=False, in_flight=False)
     assert each.on_ack_received([(2, 4), (0, 0)], 0.0, NOW + RTT).lost_probes == [1]
     assert (each.congestion.congestion_window, each.congestion.ssthresh) == before
+
+
+def test_rec_15_a_probes_loss_begins_no_recovery_period_that_hides_a_real_one() -> None:
+    each = measured()
+    each.on_packets_sent(1, 1, 1450, NOW, is_mtu_probe=True)
+    each.on_packets_sent(2, 8, SIZE, NOW)
+    assert each.on_ack_received([(4, 4), (0, 0)], 0.0, NOW + RTT).lost_probes == [1]
+    window = each.congestion.congestion_window
+    assert each.on_ack_received([(4, 5), (0, 0)], 0.0, NOW + RTT).lost == 1
+    assert each.congestion.congestion_window == window // 2
+
+
+def test_rec_15_a_lost_probe_is_no_end_of_persistent_congestion() -> None:
+    each = measured()
+    window = each.congestion.congestion_window
+    each.on_packets_sent(1, 1, 1450, NOW + 1.0, is_mtu_probe=True)
+    each.on_packets_sent(2, 1, SIZE, NOW + 9.0)
+    each.on_packets_sent(3, 4, SIZE, NOW + 9.5)
+    result = each.on_ack_received([(3, 6), (0, 0)], 0.0, NOW + 9.6)
+    assert (result.lost_probes, result.lost) == ([1], 1)
+    assert each.congestion.congestion_window == window // 2
 
 
 def test_rec_15_lost_probes_are_no_persistent_congestion() -> None:

@@ -489,8 +489,9 @@ def test_cip_36_an_id_that_nobody_asked_with_is_neither_sent_nor_taken() -> None
 @pytest.mark.parametrize("version", [0, 5, 7, 255])
 def test_cip_37_ip_versions_other_than_4_and_6_are_malformed(version: int) -> None:
     for address in (A, B):  # whichever length such an address would have
-        assert_aborts(encode_capsule(1, bytes((0, version)) + address.packed + b"\x20"))
-        assert_aborts(encode_capsule(2, bytes((1, version)) + address.packed + b"\x20"), server())
+        entry = bytes((version,)) + address.packed + bytes((address.max_prefixlen,))
+        assert_aborts(encode_capsule(1, b"\x00" + entry))
+        assert_aborts(encode_capsule(2, b"\x01" + entry), server())
 
 
 def test_cip_37_an_address_has_the_length_of_its_version() -> None:

@@ -41,6 +41,7 @@ def test_qtr_05_what_is_too_old_to_tell_counts_as_a_duplicate() -> None:
     each = fill([WINDOW + 100])
     assert not each.is_new(50)
     assert each.is_new(WINDOW + 99)
+    assert not each.is_new(WINDOW + 100)
 
 
 def test_no_more_ranges_than_a_peer_reads() -> None:
@@ -66,6 +67,14 @@ def test_qtr_03_a_gap_is_acknowledged_at_once() -> None:
     assert each.add(2, 5.0)
     each.received(eliciting=1, out_of_order=True, now=5.0)
     assert each.ack_at == 5.0
+    assert each.add_run(5, 2, 6.0)
+    assert not each.add_run(7, 2, 7.0)
+
+
+def test_qtr_02_a_packet_that_asks_is_acknowledged_within_the_maximum_delay() -> None:
+    each = fill([0])
+    each.received(eliciting=1, out_of_order=False, now=5.0)
+    assert each.ack_at == 5.025
 
 
 def test_qtr_02_packets_that_do_not_ask_get_no_ack() -> None:
