@@ -392,8 +392,8 @@ def test_rec_15_a_lost_probe_is_no_end_of_persistent_congestion() -> None:
     window = each.congestion.congestion_window
     each.on_packets_sent(1, 1, 1450, NOW + 1.0, is_mtu_probe=True)
     each.on_packets_sent(2, 1, SIZE, NOW + 9.0)
-    each.on_packets_sent(3, 4, SIZE, NOW + 9.5)
-    result = each.on_ack_received([(3, 6), (0, 0)], 0.0, NOW + 9.6)
+    each.on_packets_sent(3, 1, SIZE, NOW + 9.5)
+    result = each.on_ack_received([(3, 3), (0, 0)], 0.0, NOW + 9.6)
     assert (result.lost_probes, result.lost) == ([1], 1)
     assert each.congestion.congestion_window == window // 2
 
