@@ -157,7 +157,7 @@ def test_oversize_send_is_too_big_and_puts_nothing_on_the_wire(path: Path) -> No
         assert_fragments_without_df(path.arrived())
 
 
-def test_cached_path_mtu_is_ignored_and_reported(path: Path) -> None:
+def test_qtr_11_cached_path_mtu_is_ignored_and_reported(path: Path) -> None:
     path.learn_narrow_path(SERVER4)
     ours = path.ours()
     for _ in range(4):
@@ -175,7 +175,7 @@ def test_cached_path_mtu_is_ignored_and_reported(path: Path) -> None:
         assert_fragments_without_df(path.arrived())
 
 
-def test_cached_path_mtu_is_ignored_for_ipv6_too(path: Path) -> None:
+def test_qtr_11_cached_path_mtu_is_ignored_for_ipv6_too(path: Path) -> None:
     path.learn_narrow_path(SERVER6)
     ours = path.ours("::")
     for _ in range(4):
@@ -196,7 +196,7 @@ def test_cached_path_mtu_is_ignored_for_ipv6_too(path: Path) -> None:
 
 
 @pytest.mark.parametrize("narrow_known", [False, True], ids=["fresh", "after a cached PTB"])
-def test_segmented_sends_carry_df_on_every_segment(path: Path, narrow_known: bool) -> None:
+def test_qtr_11_segmented_sends_carry_df_on_every_segment(path: Path, narrow_known: bool) -> None:
     if narrow_known:
         path.learn_narrow_path(SERVER4)
     ours = path.ours()
