@@ -65,11 +65,12 @@ def test_qtr_13_a_cut_initial_is_dropped_without_an_answer(size: int) -> None:
 
 
 def assert_is_dropped(data: bytes) -> None:
-    endpoint = Endpoint(server_settings())
-    endpoint.receive_from_udp([Received([data], CLIENT_ADDRESS)], 1.0)
-    assert endpoint.datagrams_to_send(1.0) == []
-    assert endpoint.handshakes_in_progress == 0
-    assert endpoint.drops == {DropReason.BAD_UDP_DATAGRAM: 1}
+    for retry_threshold in (32, 0):  # 0: whoever begins a handshake is answered with a Retry
+        endpoint = Endpoint(server_settings(retry_threshold=retry_threshold))
+        endpoint.receive_from_udp([Received([data], CLIENT_ADDRESS)], 1.0)
+        assert endpoint.datagrams_to_send(1.0) == []
+        assert endpoint.handshakes_in_progress == 0
+        assert endpoint.drops == {DropReason.BAD_UDP_DATAGRAM: 1}
 
 
 @pytest.mark.parametrize("size", [600, 1000, 1199, 1200])
