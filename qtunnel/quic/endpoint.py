@@ -5,7 +5,8 @@
 A datagram's connection id decides. Per burst the order is: established connections, handshakes, strangers; so a
 flood of strangers costs the others its reading only. Strangers get, in this order and each within a rate: a
 handshake while few are in progress, a Retry when many are (RFC 9000 §8.1.2, no state kept), a stateless reset
-for a short header (§10.3), Version Negotiation, or nothing.
+for a short header (§10.3), Version Negotiation, or nothing. A client that comes back from a Retry and finds no
+room in its burst waits for the next call (waiting_clients.py).
 
 Connections are serviced when something happened to them: a set of touched ones, and a heap of timers.
 """
@@ -36,6 +37,7 @@ from qtunnel.quic.settings import MIN_UDP_PAYLOAD, EndpointSettings
 from qtunnel.quic.stateless_reset import StatelessResetter, reset_token
 from qtunnel.quic.token_bucket import TokenBucket
 from qtunnel.quic.transmits import canonical
+from qtunnel.quic.waiting_clients import WaitingClients
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -48,7 +50,8 @@ MIN_INITIAL_DCID: Final = 8
 """Bytes of a connection id a client chooses (RFC 9000 §7.2)."""
 RETRY_CID_SIZE: Final = 8
 MAX_NEW_PER_BURST: Final = 4
-"""Handshakes begun per call; each costs some milliseconds, during which nobody else is served."""
+"""Handshakes begun per call; each costs some milliseconds, during which nobody else is served. While clients with
+a token wait, receive_from_udp begins none, and handle_timer begins theirs."""
 MAX_ANSWERS: Final = 256
 """Answers to strangers kept until datagrams_to_send."""
 CLOSES_PER_SECOND: Final = 50.0
@@ -82,6 +85,7 @@ class Endpoint:
         self._timer_of: dict[HttpConnection, float] = {}
         self._timer_count = 0
         self._answers: list[Transmit] = []
+        self._waiting = WaitingClients()
         self._tokens = AddressTokens(
             key=settings.retry_key, lifetime=settings.token_lifetime, random_bytes=settings.random_bytes
         )
@@ -124,7 +128,7 @@ class Endpoint:
             connection.quic.receive_datagram(data, connection.note_edge(group), now)
             touched[connection] = None
         if strangers:
-            self._receive_strangers(strangers, now)
+            self._receive_strangers(strangers, MAX_NEW_PER_BURST if self._waiting else 0, now)
         for connection in list(touched):
             connection.after_receiving(now)
 
@@ -140,6 +144,12 @@ class Endpoint:
 
     def get_timer(self) -> float | None:
         """Return when handle_timer is due, seconds; None: never. Call datagrams_to_send first."""
+        at, waiting_at = self._connections_timer(), self._waiting.get_timer()
+        if at is None or waiting_at is None:
+            return waiting_at if at is None else at
+        return min(at, waiting_at)
+
+    def _connections_timer(self) -> float | None:
         timers = self._timers
         while timers and self._timer_of.get(timers[0][2]) != timers[0][0]:
             heapq.heappop(timers)
@@ -147,13 +157,15 @@ class Endpoint:
 
     def handle_timer(self, now: float) -> None:
         """Do what is due; then send, fetch events and re-arm."""
-        at = self.get_timer()
+        at = self._connections_timer()
         while at is not None and at <= now:
             _, _, connection = heapq.heappop(self._timers)
             del self._timer_of[connection]
             connection.handle_timer(now)
             self._touched[connection] = None
-            at = self.get_timer()
+            at = self._connections_timer()
+        if self._waiting:
+            self._begin_waiting(now)
 
     def next_event(self) -> tuple[HttpConnection, HttpEvent] | None:
         """Return the oldest event of some connection; a connection's own events keep their order.
@@ -201,9 +213,20 @@ class Endpoint:
 
     # -- strangers
 
-    def _receive_strangers(self, strangers: list[tuple[Received, bytes]], now: float) -> None:
-        """Answer or drop datagrams of no connection; several of one new connection may be among them."""
-        begun = 0
+    def _begin_waiting(self, now: float) -> None:
+        """Begin the handshakes of clients that proved their address and found no room in an earlier burst."""
+        late = self._waiting.drop_late(now)
+        if late:
+            self.drops[DropReason.HANDSHAKES_FULL] += late
+        self._receive_strangers(self._waiting.take(MAX_NEW_PER_BURST, now), 0, now)
+        for connection in list(self._touched):
+            connection.after_receiving(now)
+
+    def _receive_strangers(self, strangers: list[tuple[Received, bytes]], begun: int, now: float) -> None:
+        """Answer or drop datagrams of no connection; several of one new connection may be among them.
+
+        begun: how many of the handshakes one call may begin are taken already.
+        """
         for group, data in strangers:
             if not data:
                 self.drops[DropReason.BAD_UDP_DATAGRAM] += 1
@@ -262,8 +285,10 @@ class Endpoint:
         if isinstance(proof, bytes):
             original_cid = proof
             retry_cid: bytes | None = header.destination_cid
-            if begun >= MAX_NEW_PER_BURST or len(self._handshaking) >= self._settings.max_handshakes:
-                self.drops[DropReason.HANDSHAKES_FULL] += 1
+            is_full = len(self._handshaking) >= self._settings.max_handshakes
+            if is_full or begun >= MAX_NEW_PER_BURST:
+                if is_full or not self._waiting.keep(header.destination_cid, group, data, now):
+                    self.drops[DropReason.HANDSHAKES_FULL] += 1
                 return 0
         else:
             original_cid, retry_cid = header.destination_cid, None

@@ -10,12 +10,13 @@ import pytest
 from aioquic.buffer import Buffer
 from aioquic.quic.packet import QuicPacketType, pull_quic_header
 
-from qtunnel.burst import Address, Received
+from qtunnel.burst import MAX_BURST, Address, Received, Transmit
 from qtunnel.drops import DropReason
 from qtunnel.errors import ConfigError
 from qtunnel.quic.endpoint import MAX_ANSWERS, MAX_NEW_PER_BURST, Endpoint
 from qtunnel.quic.events import CloseCause
 from qtunnel.quic.h3 import HttpConnection
+from qtunnel.quic.waiting_clients import MAX_WAIT
 from tests.sim.quic_pair import (
     CLIENT_ADDRESS,
     SERVER_ADDRESS,
@@ -275,6 +276,93 @@ def test_a_client_that_proved_its_address_is_not_held_to_three_times_what_it_sen
     pair = QuicPair(endpoint=endpoint, start=1001.0)
     server = pair.connect()
     assert server.quic._network_paths[0].is_validated
+
+
+def test_two_hundred_clients_that_come_at_once_are_in_within_a_second() -> None:
+    """Those with a Retry token that one burst has no room for wait their turn, not for a retransmission."""
+    endpoint = Endpoint(server_settings())
+    now = 1000.0
+    clients = {
+        address_of(number): HttpConnection.client(client_settings(5000 + number), SERVER_ADDRESS, now)
+        for number in range(200)
+    }
+    waiting = set(clients)
+    while waiting:
+        to_server = [
+            Received(split(transmit), address)
+            for address, client in clients.items()
+            for transmit in client.datagrams_to_send(now)
+        ]
+        now += 0.01
+        assert now < 1001.0, f"{len(waiting)} of {len(clients)} are not in"
+        for start in range(0, len(to_server), MAX_BURST):
+            endpoint.receive_from_udp(to_server[start : start + MAX_BURST], now)
+        served = run_endpoint(endpoint, now)
+        now += 0.01
+        for transmit in served:
+            clients[transmit.remote].receive_from_udp([Received(split(transmit), SERVER_ADDRESS)], now)
+        for address, client in clients.items():
+            at = client.get_timer()
+            if at is not None and at <= now:
+                client.handle_timer(now)
+            while client.next_event() is not None:
+                pass
+            if client.handshake_confirmed:
+                waiting.discard(address)
+    assert len(endpoint.connections) == len(clients)
+    assert endpoint.drops[DropReason.HANDSHAKES_FULL] == 0
+
+
+def run_endpoint(endpoint: Endpoint, now: float) -> list[Transmit]:
+    """Let an endpoint do what is due; return what it sends. No call begins more handshakes than allowed."""
+    transmits = []
+    while True:
+        transmits += endpoint.datagrams_to_send(now)
+        while endpoint.next_event() is not None:
+            pass
+        at = endpoint.get_timer()
+        if at is None or at > now:
+            return transmits
+        before = len(endpoint._cids)
+        endpoint.handle_timer(now)
+        assert len(endpoint._cids) - before <= MAX_NEW_PER_BURST
+
+
+def retried_clients(endpoint: Endpoint, count: int, now: float) -> list[Received]:
+    """Return the second Initial, with a token, of that many clients."""
+    second = []
+    for number in range(count):
+        address = address_of(500 + number)
+        client = HttpConnection.client(client_settings(7000 + number), SERVER_ADDRESS, now)
+        (retry,) = deliver(endpoint, client.datagrams_to_send(now)[0].data, now, address)
+        client.receive_from_udp([Received([retry], SERVER_ADDRESS)], now)
+        second.append(Received([client.datagrams_to_send(now)[0].data], address))
+    return second
+
+
+def test_while_clients_with_a_token_wait_others_begin_no_handshake() -> None:
+    endpoint = Endpoint(server_settings(retry_threshold=1))
+    fill_handshakes(endpoint, 1)
+    second = retried_clients(endpoint, MAX_NEW_PER_BURST + 2, 1000.0)
+    endpoint._settings = server_settings(retry_threshold=1000)
+    endpoint.receive_from_udp(second, 1000.0)
+    assert endpoint.handshakes_in_progress == 1 + MAX_NEW_PER_BURST
+    endpoint.datagrams_to_send(1000.0)
+    (answer,) = deliver(endpoint, first_flight(1), 1000.0, address_of(900))
+    assert packet_type(answer) is QuicPacketType.RETRY
+    assert endpoint.get_timer() == 1000.0
+    endpoint.handle_timer(1000.0)
+    assert endpoint.handshakes_in_progress == 1 + MAX_NEW_PER_BURST + 2
+    assert endpoint.get_timer() != 1000.0
+
+
+def test_a_client_with_a_token_does_not_wait_longer_than_is_of_use() -> None:
+    endpoint = Endpoint(server_settings(retry_threshold=1))
+    fill_handshakes(endpoint, 1)
+    endpoint.receive_from_udp(retried_clients(endpoint, MAX_NEW_PER_BURST + 2, 1001.0), 1001.0)
+    endpoint.handle_timer(1001.0 + MAX_WAIT + 0.01)
+    assert endpoint.handshakes_in_progress == 1 + MAX_NEW_PER_BURST
+    assert endpoint.drops[DropReason.HANDSHAKES_FULL] == 2
 
 
 # -- bounds
