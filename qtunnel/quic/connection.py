@@ -369,7 +369,7 @@ class Connection(PlaneCore):
         was_ending = self.is_ending
         try:
             super().handle_timer(now)
-        except Exception:
+        except Exception:  # as in receive_datagram
             self._fail_internally()
         if self.is_terminated and not was_ending:
             is_idle = self.termination[2] == IDLE_TIMEOUT_REASON

@@ -222,7 +222,7 @@ class HttpStreams:
         """Hand an event to aioquic's HTTP/3; what it cannot cope with ends this connection only."""
         try:
             return h3.handle_event(event)
-        except Exception:
+        except Exception:  # it closes by itself for the faults it knows; which others there are is not known
             self._quic.internal_errors += 1
             logger.debug("connection closed after an internal error in HTTP/3", exc_info=True)
             self._quic.close(ErrorCode.H3_INTERNAL_ERROR, None, "internal error")

@@ -78,7 +78,7 @@ class PlaneConnection(Connection):
         opened = 0
         try:
             opened = plane.receive(datagrams, addr, now, ecn)
-        except Exception:
+        except Exception:  # aioquic reads most frames, see Connection.receive_datagram
             self._fail_internally()
         if opened:
             if self._settings.keep_alive is not None:
@@ -132,7 +132,7 @@ class PlaneConnection(Connection):
             batches = plane.send(now)
             if self.is_close_pending:  # by what was sent: a key that is used up
                 batches += super().batches_to_send(now)
-        except Exception:
+        except Exception:  # in silence: CONNECTION_CLOSE might take a packet number that is used already
             self._fail_internally()
             self.terminate()
             batches = []
@@ -188,7 +188,10 @@ class PlaneConnection(Connection):
         """Do what is due; call batches_to_send and get_timer afterwards."""
         super().handle_timer(now)
         if self.plane is not None and not self.is_ending:
-            self.plane.handle_timer(now)
+            try:
+                self.plane.handle_timer(now)
+            except Exception:  # aioquic's handlers of lost frames run there, too
+                self._fail_internally()
 
     # -- numbers
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 from aioquic import tls as aioquic_tls
 
@@ -268,3 +270,65 @@ def test_a_one_way_flow_leaves_no_records_behind() -> None:
     for quic in (pair.server_connection.quic, pair.client.quic):
         assert sum(len(space.sent_packets) for space in quic._spaces.values()) < 100
     assert len(pair.packets(pair.server_events)) == 1000
+
+
+# -- exceptions from beneath
+
+
+def fail(*_: object, **__: object) -> NoReturn:
+    raise RuntimeError("a bug")
+
+
+def aioquic_pair() -> tuple[QuicPair, HttpConnection]:
+    """Return a connected pair without packet plane, and the server's side, from which nothing waits to be sent."""
+    pair = QuicPair(server=server_settings(packet_plane=False))
+    server = pair.connect()
+    pair.run(0.5)
+    return pair, server
+
+
+def assert_peer_was_told(pair: QuicPair, server: HttpConnection) -> None:
+    pair.run(0.1)
+    for closed, cause in (
+        (server.quic.closed, CloseCause.LOCAL),
+        (pair.closed(pair.server_events), CloseCause.LOCAL),
+        (pair.closed(pair.client_events), CloseCause.PEER),
+    ):
+        assert closed is not None
+        assert (closed.cause, closed.error_code, closed.reason) == (cause, 0x01, "internal error")
+    pair.run(5)
+    assert server.is_terminated
+    assert pair.endpoint.internal_errors == 1
+
+
+def test_an_exception_while_reading_closes_with_internal_error() -> None:
+    pair, server = aioquic_pair()
+    server.quic._payload_received = fail  # type: ignore[method-assign]
+    pair.client.ping()
+    assert_peer_was_told(pair, server)
+
+
+def test_an_exception_in_a_timer_closes_with_internal_error() -> None:
+    pair, server = aioquic_pair()
+    pair.lose = lambda _data, to_server: to_server
+    server.ping()
+    pair.run(0.01)
+    server.quic._loss.on_loss_detection_timeout = fail  # type: ignore[method-assign]
+    assert server.quic.closed is None
+    pair.run(1)
+    assert_peer_was_told(pair, server)
+
+
+def test_an_exception_while_sending_ends_the_connection_in_silence() -> None:
+    pair, server = aioquic_pair()
+    server.quic._write_application = fail  # type: ignore[method-assign]
+    server.ping()
+    sent = len(pair.wire)
+    pair.run(0.1)
+    assert len(pair.wire) == sent
+    closed = pair.closed(pair.server_events)
+    assert closed is not None
+    assert (closed.cause, closed.error_code) == (CloseCause.LOCAL, 0x01)
+    assert server.is_terminated
+    assert pair.endpoint.internal_errors == 1
+    assert pair.endpoint._by_cid == {}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from aioquic.h3.events import H3Event
 
 from qtunnel.errors import LocalProtocolError
+from qtunnel.quic.events import CloseCause
 from tests.sim.quic_pair import GET, REQUEST, RESPONSE, QuicPair
 from tests.sim.raw_peer import DATA, RawClient, frame, headers_frame
 
@@ -129,3 +131,22 @@ def test_requests_are_forgotten_when_done() -> None:
     for side in (pair.client, server):
         assert len(list(side._streams.requests)) < 10
         assert len(side.quic._streams) < 20
+
+
+def test_an_exception_in_http_closes_with_internal_error() -> None:
+    pair = QuicPair()
+    server = pair.connect()
+
+    def fail(_event: object) -> list[H3Event]:
+        raise RuntimeError("a bug")
+
+    assert server._streams._h3 is not None
+    server._streams._h3.handle_event = fail  # type: ignore[method-assign]
+    pair.client.send_request(REQUEST)
+    pair.run(0.1)
+    closed = pair.closed(pair.client_events)
+    assert closed is not None
+    assert (closed.cause, closed.error_code, closed.is_application) == (CloseCause.PEER, 0x102, True)
+    assert pair.closed(pair.server_events) is not None
+    pair.run(5)
+    assert pair.endpoint.internal_errors == 1

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NoReturn, cast
 
 from qtunnel.drops import DropReason
+from qtunnel.quic.events import CloseCause
+from qtunnel.quic.packet_plane import PacketPlane
 from qtunnel.quic.plane_connection import PlaneConnection
 from tests.sim.quic_pair import QuicPair, client_settings, server_settings
 
@@ -64,3 +66,60 @@ def test_a_stateless_reset_ends_it_at_once() -> None:
     pair.run(0.5)
     assert pair.client.quic.closed is not None
     assert pair.client.quic.closed.cause.value == "stateless-reset"
+
+
+# -- exceptions from beneath
+
+
+def fail(*_: object, **__: object) -> NoReturn:
+    raise RuntimeError("a bug")
+
+
+def plane_pair() -> tuple[QuicPair, PlaneConnection, PacketPlane]:
+    """Return a connected pair and the server's side, from which nothing waits to be sent."""
+    pair = QuicPair()
+    quic = cast(PlaneConnection, pair.connect().quic)
+    pair.run(0.5)
+    assert quic.plane is not None
+    return pair, quic, quic.plane
+
+
+def assert_peer_was_told(pair: QuicPair, quic: PlaneConnection) -> None:
+    pair.run(0.1)
+    for closed, cause in ((quic.closed, CloseCause.LOCAL), (pair.closed(pair.client_events), CloseCause.PEER)):
+        assert closed is not None
+        assert (closed.cause, closed.error_code, closed.reason) == (cause, 0x01, "internal error")
+    pair.run(5)
+    assert quic.is_terminated
+    assert pair.endpoint.internal_errors == 1
+
+
+def test_an_exception_while_reading_closes_with_internal_error() -> None:
+    pair, quic, plane = plane_pair()
+    plane.receive = fail  # type: ignore[method-assign]
+    pair.client.ping()
+    assert_peer_was_told(pair, quic)
+
+
+def test_an_exception_in_the_timer_of_the_plane_closes_with_internal_error() -> None:
+    pair, quic, plane = plane_pair()
+    pair.lose = lambda _data, to_server: to_server
+    next(iter(pair.endpoint.connections)).ping()
+    pair.run(0.01)
+    plane.handle_timer = fail  # type: ignore[method-assign]
+    pair.run(1)
+    assert_peer_was_told(pair, quic)
+
+
+def test_an_exception_while_sending_ends_the_connection_in_silence() -> None:
+    pair, quic, plane = plane_pair()
+    plane.send = fail  # type: ignore[method-assign]
+    next(iter(pair.endpoint.connections)).ping()
+    sent = len(pair.wire)
+    pair.run(0.1)
+    assert len(pair.wire) == sent
+    closed = pair.closed(pair.server_events)
+    assert closed is not None
+    assert (closed.cause, closed.error_code) == (CloseCause.LOCAL, 0x01)
+    assert quic.is_terminated
+    assert pair.endpoint.internal_errors == 1
