@@ -147,6 +147,11 @@ class PlaneCore(QuicCore):
         return {entry.cid for entry in self._host_cids}
 
     @property
+    def has_end(self) -> bool:
+        """Whether the end has begun, by either side, or is over: what else arrives is of no use."""
+        return self._close_event is not None
+
+    @property
     def is_close_pending(self) -> bool:
         """Whether CONNECTION_CLOSE waits to be sent."""
         return self._close_pending

@@ -47,6 +47,8 @@ reason to acknowledge them, and a record of each is kept (RFC 9000 §13.2.4)."""
 MAX_ACK_DISTANCE: Final = 8192
 """Packet numbers above the oldest unacknowledged from which on no record is kept of packets with only an ACK: a
 peer that never acknowledges must not make them pile up."""
+MAX_ACKS: Final = 8
+"""ACK frames in one packet; a peer needs one, and more of them only cost time (RFC 9000 §21.9)."""
 MIN_PAYLOAD: Final = 2
 """Bytes of payload below which there is too little to sample (RFC 9001 §5.4.2), with two of packet number."""
 
@@ -98,6 +100,7 @@ class PacketPlane:
         self.path.received.take_over(ranges, 0.0)
         self.path.next_number = self.path.first_number = core.next_packet_number
         self._probes = 0  # packets to send whatever the window says, after a probe timeout
+        self._acks_left = MAX_ACKS  # that the packet being read may have
         self._acks_alone = 0  # since the last packet that asked for an ACK
         self._follow_connection_id()
 
@@ -144,7 +147,7 @@ class PacketPlane:
                 network, data[1:at], is_probing=probing, is_newest=is_newest
             ):
                 self._on_peer_moved()
-            if core.is_ending:
+            if core.has_end:
                 return opened
         if opened:
             network.bytes_received += sum(map(len, datagrams))
@@ -158,6 +161,7 @@ class PacketPlane:
         """Read the frames of one packet; return (asks for an ACK, has probing frames only)."""
         at, end = 0, len(payload)
         asks = False
+        self._acks_left = MAX_ACKS
         try:
             while at < end:
                 kind = payload[at]
@@ -175,16 +179,7 @@ class PacketPlane:
                     at += length
                     asks = True
                 elif kind in (ACK, ACK_ECN):
-                    start = at + 1
-                    ranges, delay, _, at = decode_ack(payload, at, exponent=self.core.ack_delay_exponent)
-                    if ranges[0][1] >= self.path.next_number:
-                        self.core.close(
-                            QuicErrorCode.PROTOCOL_VIOLATION, kind, "acknowledged a packet that was not sent"
-                        )
-                        return False, False
-                    if self.core.has_own_packets:
-                        self.core.acknowledge_own_packets(payload[start:at], now)
-                    self.on_ack(ranges, delay, now)
+                    at = self._read_ack(payload, at, now)
                 elif kind == PADDING:
                     at = end - len(payload[at:].lstrip(b"\x00"))
                 elif kind == PING:
@@ -200,6 +195,18 @@ class PacketPlane:
             self.core.close(QuicErrorCode.PROTOCOL_VIOLATION, None, "a packet without frames")
         return asks, False
 
+    def _read_ack(self, payload: bytes, at: int, now: float) -> int:
+        """Read the ACK frame there; return where the next frame begins, the end if nothing more is of use."""
+        core, start = self.core, at + 1
+        ranges, delay, _, at = decode_ack(payload, at, exponent=core.ack_delay_exponent)
+        if ranges[0][1] >= self.path.next_number:
+            core.close(QuicErrorCode.PROTOCOL_VIOLATION, ACK, "acknowledged a packet that was not sent")
+            return len(payload)
+        if core.has_own_packets:
+            core.acknowledge_own_packets(payload[start:at], now)
+        self.on_ack(ranges, delay, now)
+        return len(payload) if self._acks_left < 0 else at
+
     def _check_datagram(self, size: int) -> None:
         """Close if a DATAGRAM frame, type and length included, is larger than we said we take (RFC 9221 §3)."""
         if size > self._largest_frame:
@@ -208,6 +215,10 @@ class PacketPlane:
 
     def on_ack(self, ranges: list[tuple[int, int]], delay: float, now: float) -> None:
         """Take an ACK: (first, last) ranges, highest first, and the peer's delay in seconds."""
+        self._acks_left -= 1
+        if self._acks_left < 0:
+            self.core.close(QuicErrorCode.PROTOCOL_VIOLATION, ACK, "too many ACK frames in a packet")
+            return
         result = self.path.recovery.on_ack_received(ranges, delay, now)
         self.keys.acknowledged(ranges[0][1])
         if result.acked_payloads:
@@ -426,6 +437,7 @@ class PacketPlane:
         payload = self.keys.open(packet[end:], header, number, first >> 2 & 1, now, pto, self.path.next_number)
         if payload is None:
             return None
+        self._acks_left = MAX_ACKS
         late = received.add(number, now)
         received.received(eliciting=1, out_of_order=late, now=now)
         return header, payload, number

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qtunnel.drops import DropReason
 from qtunnel.errors import LocalProtocolError, PeerProtocolError
-from qtunnel.quic.http_datagrams import parse_http_datagram, quarter_stream_id, take_packets
+from qtunnel.quic.http_datagrams import MAX_SORTED, parse_http_datagram, quarter_stream_id, take_packets
 from tests.sim.quic_pair import GET, REQUEST, RESPONSE, QuicPair
 from tests.sim.raw_peer import RawClient, headers_frame
 
@@ -77,6 +78,22 @@ def test_payloads_with_another_context_are_reported_apart() -> None:
     payloads = [payload for event in peer.of("DatagramsReceived") for payload in event.payloads]
     assert sorted(packets) == [b"a", b"c"]
     assert payloads == [b"\x02b", b""]
+
+
+def test_of_payloads_that_are_sorted_one_by_one_a_burst_has_a_bound() -> None:
+    """Sorting one costs microseconds, and a packet has room for 400 of them."""
+    pair = QuicPair()
+    stream_id = pair.open_tunnel()
+    datagrams = [b"\x00\x00packet", *[b"\x00\x02"] * (MAX_SORTED + 44)]
+    server = pair.server_connection
+    assert server is not None
+    server._datagrams.receive(datagrams, pair.now)
+    server.ping()  # has the endpoint look for events
+    pair.flush()
+    assert pair.packets(pair.server_events) == [b"packet"]
+    (event,) = pair.of(pair.server_events, "DatagramsReceived")
+    assert (event.stream_id, event.payloads) == (stream_id, [b"\x02"] * MAX_SORTED)
+    assert server.drops[DropReason.UNKNOWN_CONTEXT] == 44
 
 
 def test_two_packet_streams_share_a_connection() -> None:

@@ -12,7 +12,7 @@ from qtunnel.burst import Address, Received
 from qtunnel.drops import DropReason
 from qtunnel.quic.events import PacketsReceived
 from qtunnel.quic.h3 import HttpConnection
-from qtunnel.quic.packet_plane import PTO_PROBES, PacketPlane
+from qtunnel.quic.packet_plane import MAX_ACKS, PTO_PROBES, PacketPlane
 from qtunnel.quic.plane_connection import PlaneConnection
 from tests.sim.quic_pair import REQUEST, RESPONSE, QuicPair, client_settings, server_settings, split
 from tests.sim.raw_peer import headers_frame, raw_server, varint
@@ -235,6 +235,31 @@ def test_an_ack_behind_other_frames_counts() -> None:
     ack = b"\x02" + varint(plane.path.next_number - 1) + b"\x00\x00\x00"
     plane._read(b"\x10" + varint(1 << 22) + ack, plane.path.network, b"", pair.now)
     assert pair.client.quic.bytes_in_flight == 0
+
+
+@pytest.mark.parametrize("before", [b"", b"\x10\x50\x00\x00\x00"])
+def test_a_packet_full_of_acks_closes_the_connection(before: bytes) -> None:
+    """Each costs microseconds, and 200 of them what 150 full packets do (RFC 9000 §21.9)."""
+    pair = QuicPair(**settings())  # type: ignore[arg-type]
+    open_pair(pair)
+    plane = plane_of(pair.client)
+    ack = b"\x02" + varint(plane.path.next_number - 1) + b"\x00\x00\x00"
+    for _ in range(3):
+        plane._read(before + ack * MAX_ACKS, plane.path.network, b"", pair.now)
+    assert pair.client.quic.closed is None
+    plane._read(before + ack * (MAX_ACKS + 1), plane.path.network, b"", pair.now)
+    assert pair.client.quic.closed is not None
+    assert pair.client.quic.closed.error_code == 0x0A
+
+
+def test_what_follows_the_reason_to_close_in_a_burst_is_not_read() -> None:
+    pair = QuicPair(**settings())  # type: ignore[arg-type]
+    open_pair(pair)
+    sender, reader = plane_of(pair.client), plane_of(pair.server_connection)  # type: ignore[arg-type]
+    payloads = [b"\x02\x80\xff\xff\xff\x00\x00\x00", b"\x30\x00\x00packet"]
+    sealed = sender.keys.send.seal(payloads, sender.path.next_number, sender.core.peer_cid, spin=0)
+    assert reader.receive(sealed, reader.path.network.addr, pair.now) == 1
+    assert reader.datagrams == []
 
 
 def test_in_a_one_way_flow_the_receiver_has_its_acks_acknowledged() -> None:
