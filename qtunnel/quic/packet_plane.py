@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from aioquic.quic.packet import QuicErrorCode, QuicFrameType
 
 from qtunnel.quic._aioquic_plane import ControlPacket, OneRttSecrets, acknowledge, lose
-from qtunnel.quic.ack_frames import ACK, ACK_ECN, decode_ack, decode_varint, encode_ack
+from qtunnel.quic.ack_frames import encode_ack
+from qtunnel.quic.frame_reader import FrameReader
 from qtunnel.quic.key_phases import KeyPhases
 from qtunnel.quic.packet_protection import PACKET_NUMBER_SIZE, TAG_SIZE
 from qtunnel.quic.path import MAX_OUTSTANDING, Path
@@ -37,18 +38,12 @@ MAX_BATCH_BYTES: Final = 65000
 MIN_PACER_STEP: Final = 0.0001
 PTO_PROBES: Final = 2
 """Packets after a probe timeout, as many as RFC 9002 §6.2.4 allows: one alone is lost as easily as any other."""
-PADDING: Final = 0x00
-PING: Final = 0x01
-DATAGRAM: Final = 0x30
-DATAGRAM_WITH_LENGTH: Final = 0x31
 ACKS_BEFORE_PING: Final = 64
 """Packets with nothing but an ACK after which one asks for an ACK itself: in a one-way flow the peer has no other
 reason to acknowledge them, and a record of each is kept (RFC 9000 §13.2.4)."""
 MAX_ACK_DISTANCE: Final = 8192
 """Packet numbers above the oldest unacknowledged from which on no record is kept of packets with only an ACK: a
 peer that never acknowledges must not make them pile up."""
-MAX_ACKS: Final = 8
-"""ACK frames in one packet; a peer needs one, and more of them only cost time (RFC 9000 §21.9)."""
 MIN_PAYLOAD: Final = 2
 """Bytes of payload below which there is too little to sample (RFC 9001 §5.4.2), with two of packet number."""
 
@@ -72,12 +67,9 @@ class PacketPlane:
     ) -> None:
         self.core = core
         self.queue = queue
-        self.datagrams: list[bytes] = []
-        """Payloads of DATAGRAM frames received and not taken yet."""
         self.packets_lost = 0
         self.acks_sent = 0
         self._cid_size = cid_size
-        self._largest_frame = core.configuration.max_datagram_frame_size or 0
         self._head_size = 0
         self.keys = KeyPhases(
             secrets.cipher_suite,
@@ -96,11 +88,11 @@ class PacketPlane:
         if core.smoothed_rtt:
             recovery.rtt.update(core.smoothed_rtt, 0.0, core.last_now)
         self.path = Path(0, core.active_path, recovery)
+        self.frames = FrameReader(core, self.path, self._on_ack)
         ranges = core.hand_over(self._seal_one, self._open_one, lambda: self.keys.send.key_phase)
         self.path.received.take_over(ranges, 0.0)
         self.path.next_number = self.path.first_number = core.next_packet_number
         self._probes = 0  # packets to send whatever the window says, after a probe timeout
-        self._acks_left = MAX_ACKS  # that the packet being read may have
         self._acks_alone = 0  # since the last packet that asked for an ACK
         self._follow_connection_id()
 
@@ -122,6 +114,7 @@ class PacketPlane:
         keys, core = self.keys, self.core
         network = path.network if path.network.addr == addr else core.find_path(addr)
         at = 1 + size
+        read = self.frames.read
         opened = eliciting = 0
         out_of_order = False
         pto = path.recovery.pto()
@@ -141,7 +134,7 @@ class PacketPlane:
             is_newest = number > received.largest
             if received.add(number, now):
                 out_of_order = True
-            asks, probing = self._read(payload, network, data[1:at], now)
+            asks, probing = read(payload, network, data[1:at], now)
             eliciting += asks
             if network is not core.active_path and core.follow_peer(
                 network, data[1:at], is_probing=probing, is_newest=is_newest
@@ -157,68 +150,7 @@ class PacketPlane:
                 received.count_ecn(ecn, opened)
         return opened
 
-    def _read(self, payload: bytes, network: Any, host_cid: bytes, now: float) -> tuple[bool, bool]:
-        """Read the frames of one packet; return (asks for an ACK, has probing frames only)."""
-        at, end = 0, len(payload)
-        asks = False
-        self._acks_left = MAX_ACKS
-        try:
-            while at < end:
-                kind = payload[at]
-                if kind == DATAGRAM:
-                    self._check_datagram(end - at)
-                    self.datagrams.append(payload[at + 1 :])
-                    return True, False
-                if kind == DATAGRAM_WITH_LENGTH:
-                    start = at
-                    length, at = decode_varint(payload, at + 1)
-                    if at + length > end:
-                        raise ValueError("the frame is cut short")
-                    self._check_datagram(at + length - start)
-                    self.datagrams.append(payload[at : at + length])
-                    at += length
-                    asks = True
-                elif kind in (ACK, ACK_ECN):
-                    at = self._read_ack(payload, at, now)
-                elif kind == PADDING:
-                    at = end - len(payload[at:].lstrip(b"\x00"))
-                elif kind == PING:
-                    asks = True
-                    at += 1
-                else:
-                    more, probing = self.core.read_frames(payload[at:], network, host_cid, now)
-                    return asks or more, probing and not asks
-        except ValueError as error:
-            self.core.close(QuicErrorCode.FRAME_ENCODING_ERROR, None, str(error))
-            return asks, False
-        if not end:
-            self.core.close(QuicErrorCode.PROTOCOL_VIOLATION, None, "a packet without frames")
-        return asks, False
-
-    def _read_ack(self, payload: bytes, at: int, now: float) -> int:
-        """Read the ACK frame there; return where the next frame begins, the end if nothing more is of use."""
-        core, start = self.core, at + 1
-        ranges, delay, _, at = decode_ack(payload, at, exponent=core.ack_delay_exponent)
-        if ranges[0][1] >= self.path.next_number:
-            core.close(QuicErrorCode.PROTOCOL_VIOLATION, ACK, "acknowledged a packet that was not sent")
-            return len(payload)
-        if core.has_own_packets:
-            core.acknowledge_own_packets(payload[start:at], now)
-        self.on_ack(ranges, delay, now)
-        return len(payload) if self._acks_left < 0 else at
-
-    def _check_datagram(self, size: int) -> None:
-        """Close if a DATAGRAM frame, type and length included, is larger than we said we take (RFC 9221 §3)."""
-        if size > self._largest_frame:
-            text = f"a DATAGRAM frame of {size} bytes, {self._largest_frame} are allowed"
-            self.core.close(QuicErrorCode.PROTOCOL_VIOLATION, DATAGRAM, text)
-
-    def on_ack(self, ranges: list[tuple[int, int]], delay: float, now: float) -> None:
-        """Take an ACK: (first, last) ranges, highest first, and the peer's delay in seconds."""
-        self._acks_left -= 1
-        if self._acks_left < 0:
-            self.core.close(QuicErrorCode.PROTOCOL_VIOLATION, ACK, "too many ACK frames in a packet")
-            return
+    def _on_ack(self, ranges: list[tuple[int, int]], delay: float, now: float) -> None:
         result = self.path.recovery.on_ack_received(ranges, delay, now)
         self.keys.acknowledged(ranges[0][1])
         if result.acked_payloads:
@@ -437,7 +369,7 @@ class PacketPlane:
         payload = self.keys.open(packet[end:], header, number, first >> 2 & 1, now, pto, self.path.next_number)
         if payload is None:
             return None
-        self._acks_left = MAX_ACKS
+        self.frames.begin_packet()
         late = received.add(number, now)
         received.received(eliciting=1, out_of_order=late, now=now)
         return header, payload, number

@@ -91,16 +91,12 @@ class PlaneConnection(Connection):
 
     def take_datagrams(self) -> list[bytes]:
         """Return payloads of DATAGRAM frames received since the last call."""
-        plane = self.plane
-        if plane is None or not plane.datagrams:
-            return []
-        taken, plane.datagrams = plane.datagrams, []
-        return taken
+        return [] if self.plane is None else self.plane.frames.take_datagrams()
 
     def on_ack(self, ranges: list[tuple[int, int]], delay: float, now: float) -> None:
         """Give the plane an ACK that stood behind frames aioquic reads."""
         if self.plane is not None:
-            self.plane.on_ack(ranges, delay, now)
+            self.plane.frames.on_ack(ranges, delay, now)
 
     def on_handshake_confirmed(self) -> None:
         """Take over from aioquic."""
