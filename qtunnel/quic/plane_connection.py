@@ -159,7 +159,7 @@ class PlaneConnection(Connection):
         """Bytes of the largest DATAGRAM frame payload that can be sent now; 0 before the peer allows any."""
         if self.plane is None:
             return super().max_datagram_payload
-        return max(0, min(self.plane.max_frame_payload, self.peer_max_datagram_frame_size - 3))
+        return max(0, min(self.plane.writer.max_frame_payload, self.peer_max_datagram_frame_size - 3))
 
     def set_max_udp_payload(self, size: int) -> None:
         """Take another size of the path, bytes; packets in the queue that no longer fit are dropped, counted."""
