@@ -64,23 +64,6 @@ class ReceivedPackets:
         self._insert(number)
         return True
 
-    def add_run(self, first: int, count: int, now: float) -> bool:
-        """Note packets first, first + 1, …, all above the largest so far; return whether a gap precedes them."""
-        last = first + count - 1
-        ahead = last - self.largest
-        in_order = first == self.largest + 1 or self.largest < 0
-        self._bits = (self._bits << ahead | (1 << count) - 1) & _MASK if ahead < WINDOW else (1 << count) - 1
-        self.largest = last
-        self.largest_time = now
-        ranges = self._ranges
-        if ranges and ranges[-1][1] == first - 1:
-            ranges[-1][1] = last
-        else:
-            ranges.append([first, last])
-            if len(ranges) > MAX_ACK_RANGES:
-                del ranges[0]
-        return not in_order
-
     def received(self, *, eliciting: int, out_of_order: bool, now: float) -> None:
         """Note how many packets of a burst ask for an ACK, and set when it is due."""
         if not eliciting:
@@ -107,14 +90,6 @@ class ReceivedPackets:
         self.ack_at = None
         self._eliciting = 0
         return [(first, last) for first, last in reversed(self._ranges)]
-
-    def forget_below(self, number: int) -> None:
-        """Stop acknowledging packets below number: the peer has seen our ACK of them (§13.2.4)."""
-        ranges = self._ranges
-        while ranges and ranges[0][1] < number:
-            del ranges[0]
-        if ranges and ranges[0][0] < number:
-            ranges[0][0] = number
 
     def take_over(self, ranges: Iterable[tuple[int, int]], now: float) -> None:
         """Begin with ranges (first, last), lowest first, that arrived before."""

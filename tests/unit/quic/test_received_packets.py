@@ -25,18 +25,6 @@ def test_ranges_and_duplicates_agree_with_a_set(numbers: list[int]) -> None:
     assert covered == seen
 
 
-@given(st.integers(0, 5000), st.integers(1, 64), st.integers(0, 3))
-def test_a_run_is_the_same_as_its_packets(start: int, count: int, gap: int) -> None:
-    one, other = fill(list(range(start + 1))), fill(list(range(start + 1)))
-    first = start + 1 + gap
-    out_of_order = one.add_run(first, count, 2.0)
-    single = [other.add(number, 2.0) for number in range(first, first + count)]
-    assert out_of_order == single[0]
-    assert one.take_ranges() == other.take_ranges()
-    for number in range(max(0, start - 10), first + count + 5):
-        assert one.is_new(number) == other.is_new(number)
-
-
 def test_qtr_05_what_is_too_old_to_tell_counts_as_a_duplicate() -> None:
     each = fill([WINDOW + 100])
     assert not each.is_new(50)
@@ -81,9 +69,3 @@ def test_qtr_02_packets_that_do_not_ask_get_no_ack() -> None:
     each = fill([0, 1, 2])
     each.received(eliciting=0, out_of_order=True, now=5.0)
     assert each.ack_at is None
-
-
-def test_what_the_peer_knows_of_is_not_acknowledged_again() -> None:
-    each = fill([0, 1, 2, 5, 6])
-    each.forget_below(6)
-    assert each.take_ranges() == [(6, 6)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from qtunnel.recovery.congestion import make_congestion_control
 from qtunnel.recovery.loss_recovery import LossRecovery
-from qtunnel.recovery.ranges import RangeSet
+from tests.unit.recovery.range_set import RangeSet
 
 SIZE = 1400
 MAX_BURST = 46

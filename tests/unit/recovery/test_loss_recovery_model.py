@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from qtunnel.recovery.congestion.base import AckSample, LossSample
 from qtunnel.recovery.loss_recovery import LossRecovery
-from qtunnel.recovery.ranges import RangeSet
 from qtunnel.recovery.results import LossResult
 from tests.unit.recovery.naive_model import NaiveRecovery, Outcome, Packet
+from tests.unit.recovery.range_set import RangeSet
 
 MAX_ACK_DELAY = 0.025
 SIZES = (60, 1200, 1350, 1400)

@@ -1,4 +1,4 @@
-"""qtunnel.recovery.ranges."""
+"""tests.unit.recovery.range_set."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qtunnel.recovery.ranges import RangeSet
+from tests.unit.recovery.range_set import RangeSet
 
 small = st.integers(0, 60)
 operations = st.lists(st.tuples(st.sampled_from(["add", "subtract", "drop below", "cap"]), small, small))
