@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Final
 
 from qtunnel.aio.driver import Driver, FileTunEdge, PacketPort
@@ -66,7 +67,7 @@ class Attempt:
             receive_buffer=config.lab.receive_buffer(config.quic.receive_buffer),
             send_buffer=config.quic.send_buffer,
         )
-        now = asyncio.get_running_loop().time()
+        now = monotonic()
         core = ClientTunnel(config, settings, remote, now, check_identifier=check_identifier, hold_request=True)
         attempt = cls(core, udp, inbox)
         attempt._driver = Driver(core, sockets=[udp], on_events=attempt._on_events)
@@ -81,7 +82,7 @@ class Attempt:
 
     def request_tunnel(self) -> None:
         """Send the request, and with it the token, to the verified server."""
-        self.core.allow_request(asyncio.get_running_loop().time())
+        self.core.allow_request(monotonic())
         self.driver.flush()
 
     def attach(self, *, tun: FileTunEdge | None, port: PacketPort | None) -> None:
@@ -92,7 +93,7 @@ class Attempt:
         """Tell the server, as far as one datagram can, and let go of the socket."""
         if self._driver is None:
             return
-        self.core.close(asyncio.get_running_loop().time())
+        self.core.close(monotonic())
         self._driver.flush()
         self._driver.close()
         self.udp.close()

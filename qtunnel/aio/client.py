@@ -8,6 +8,7 @@ import logging
 import random
 import secrets
 from collections.abc import AsyncIterator
+from time import monotonic
 from typing import Any, Final
 
 from qtunnel.aio.attempt import Attempt, closed_error, race
@@ -147,7 +148,7 @@ class TunnelClient:
 
     def status(self) -> dict[str, Any]:
         """Return what `qtunnel status` shows."""
-        now = asyncio.get_running_loop().time()
+        now = monotonic()
         config = self.config
         result: dict[str, Any] = {
             "role": "client",
@@ -215,14 +216,13 @@ class TunnelClient:
         backoff = Backoff(
             shortest=self.config.reconnect_min, longest=self.config.reconnect_max, uniform=random.random
         )
-        loop = asyncio.get_running_loop()
         number = 0
         while True:
             number += 1
             up_at: float | None = None
             try:
                 connected = await self._connect(number)
-                up_at = loop.time()
+                up_at = monotonic()
                 await self._come_up(connected)
                 closed = await self._stay_up()
                 reason, text = closed.reason, closed.text
@@ -240,7 +240,7 @@ class TunnelClient:
             if not self.config.reconnect or (isinstance(error, ConnectionFailedError) and error.is_final):
                 self._publish_down(reason, text, None)
                 raise error
-            delay = backoff.next_delay(up_for=0.0 if up_at is None else loop.time() - up_at)
+            delay = backoff.next_delay(up_for=0.0 if up_at is None else monotonic() - up_at)
             self._state = "waiting to reconnect"
             self._publish_down(reason, text, delay)
             await asyncio.sleep(delay)
@@ -253,7 +253,7 @@ class TunnelClient:
             await self._host.set_servers(remotes)
 
         def start(remote: Address) -> Attempt:
-            now = asyncio.get_running_loop().time()
+            now = monotonic()
             self._events.publish(Connecting(time=now, remote=address_text(remote), attempt=number))
             return Attempt.start(
                 self.config,
@@ -344,7 +344,7 @@ class TunnelClient:
         self._last_error = text
         again = "" if retry_in is None else f"; trying again in {retry_in:.1f} s"
         logger.info("%s%s", text, again)
-        now = asyncio.get_running_loop().time()
+        now = monotonic()
         self._events.publish(Disconnected(time=now, reason=reason, text=text, retry_in=retry_in))
 
     def _path_mtu(self, remote: Address) -> int:

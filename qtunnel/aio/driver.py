@@ -12,10 +12,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from time import monotonic
 from typing import Any, Final, Protocol
 
 from qtunnel.burst import MAX_BURST, Address, Burst, Received, SendResult, Transmit, TunEdge, UdpEdge
 from qtunnel.drops import DropCounts, DropReason
+from qtunnel.linux.timerfd import TimerFd
 
 __all__ = ["Core", "Driver", "FileTunEdge", "FileUdpEdge", "PacketPort"]
 
@@ -133,7 +135,8 @@ class Driver:
         self._tun_read = False
         self._blocked: dict[FileUdpEdge, deque[Transmit]] = {}
         self._error_wakeups: dict[FileUdpEdge, int] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = TimerFd()
+        self._due: float | None = None
         self._timer_at: float | None = None
         self._closed = False
         self.drops = DropCounts()
@@ -145,6 +148,7 @@ class Driver:
         for each in self._sockets.values():
             self._loop.add_reader(each.fileno(), self._udp_readable, each)
             self._error_wakeups[each] = each.error_wakeups
+        self._loop.add_reader(self._timer.fileno(), self._timer_due)
         self.flush()
 
     def attach(self, *, tun: FileTunEdge | None = None, port: PacketPort | None = None) -> None:
@@ -162,13 +166,13 @@ class Driver:
             self._loop.remove_reader(each.fileno())
             self._loop.remove_writer(each.fileno())
         self._read_tun(False)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._loop.remove_reader(self._timer.fileno())
+        self._timer.close()
 
     def send_packets(self, packets: list[bytes]) -> None:
         """Send inner packets of the application."""
         if not self._closed and packets:
-            self._core.receive_from_tun(Burst(packets, self._loop.time()))
+            self._core.receive_from_tun(Burst(packets, monotonic()))
             self.flush()
 
     def flush(self) -> None:
@@ -176,7 +180,7 @@ class Driver:
         if self._closed:
             return
         core = self._core
-        now = self._loop.time()
+        now = monotonic()
         packets = core.packets_to_write()
         if packets:
             self._write_packets(packets)
@@ -197,7 +201,7 @@ class Driver:
         else:
             for each in received:
                 each.path_id = udp.path_id
-            self._core.receive_from_udp(received, self._loop.time())
+            self._core.receive_from_udp(received, monotonic())
         self._revive(udp)
         self.flush()
 
@@ -213,16 +217,21 @@ class Driver:
             return
         packets = self._tun.read_burst()
         if packets:
-            self._core.receive_from_tun(Burst(packets, self._loop.time()))
+            self._core.receive_from_tun(Burst(packets, monotonic()))
             self.flush()
         elif self._tun.detached:
             self._read_tun(False)  # the descriptor stays readable for ever
 
     def _timer_due(self) -> None:
-        self._timer = None
-        due, self._timer_at = self._timer_at, None
-        now = self._loop.time()
-        if due is not None and now - due > LATE:
+        if self._closed:
+            return
+        self._timer.clear()
+        due, self._timer_at = self._due, None
+        now = monotonic()
+        if due is None or now < due:
+            self._arm(due)  # it has been put off since it was set
+            return
+        if now - due > LATE:
             # We were stopped or starved: what has arrived meanwhile is heard before anything is judged by time.
             self.late_wake_ups += 1
             self.longest_stall = max(self.longest_stall, now - due)
@@ -279,14 +288,12 @@ class Driver:
             self.drops[DropReason.TUN_WRITE] += len(packets) - written
 
     def _arm(self, due: float | None) -> None:
-        if due == self._timer_at and self._timer is not None:
+        """Note when the core's timer is due. With most packets it moves, to later; the kernel's then stays."""
+        self._due = due
+        if due is None or (self._timer_at is not None and self._timer_at <= due):
             return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         self._timer_at = due
-        if due is not None:
-            self._timer = self._loop.call_at(due, self._timer_due)
+        self._timer.set(due)
 
     def _read_tun(self, wanted: bool) -> None:
         if self._tun is None:

@@ -11,6 +11,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from ipaddress import ip_address
+from time import monotonic
 from typing import Any
 
 from qtunnel.aio.driver import Driver, PacketPort
@@ -121,7 +122,7 @@ class TunnelServer:
     async def close(self) -> None:
         """End every session, undo everything on the host. A second call does nothing."""
         if self._core is not None and self._driver is not None:
-            self._core.shut_down(asyncio.get_running_loop().time())
+            self._core.shut_down(monotonic())
             self._driver.flush()
             while not self._inbox.empty():
                 self._events.publish(self._inbox.get_nowait())
@@ -156,7 +157,7 @@ class TunnelServer:
         """Replace the users. Who is gone, or has a new token, loses the live tunnel at once."""
         self._users = tuple(users)
         if self._core is not None and self._driver is not None:
-            self._core.set_users(self._users, asyncio.get_running_loop().time())
+            self._core.set_users(self._users, monotonic())
             self._keep_leases()
             self._driver.flush()
 
@@ -198,7 +199,7 @@ class TunnelServer:
             "warnings": [] if self._host is None else list(self._host.warnings),
         }
         if self._core is not None:
-            live = self._core.status(asyncio.get_running_loop().time())
+            live = self._core.status(monotonic())
             if self._driver is not None:
                 drops = DropCounts(self._driver.drops)
                 live["drops"] = _add(live["drops"], drops_as_dict(drops))
@@ -325,7 +326,7 @@ class TunnelServer:
         except (OSError, UnicodeError, ValueError) as error:
             logger.info("cannot resolve %s for a client: %s", event.name, error)
         if self._core is not None and self._driver is not None:
-            self._core.name_resolved(event.number, addresses, asyncio.get_running_loop().time())
+            self._core.name_resolved(event.number, addresses, monotonic())
             self._driver.flush()
 
     def _keep_leases(self) -> None:

@@ -228,7 +228,7 @@ class PacketPlane:
         path = self.path
         times = [path.recovery.get_timer(), path.received.ack_at]
         if self.queue.packets and path.recovery.can_send() > 0:
-            pacer_at = path.recovery.pacer.next_time(self.core.last_now)
+            pacer_at = path.recovery.pacer.next_time(self.core.last_now, self.queue.bytes)
             if pacer_at is not None:
                 # Rounding may leave the credit a hair short at that time; a step of its own ends that.
                 times.append(max(pacer_at, self.core.last_now + MIN_PACER_STEP))

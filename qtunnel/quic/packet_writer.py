@@ -61,7 +61,7 @@ class PacketWriter:
         """Seal what waits, as far as window, pacer and packet numbers go."""
         queue, path = self._queue, self._path
         queue.control_delay(now)
-        budget = min(path.recovery.can_send(), path.recovery.pacer.budget(now))
+        budget = min(path.recovery.can_send(), path.recovery.pacer.budget(now, queue.bytes))
         # Probes may exceed the window (RFC 9002 §7.5).
         budget = min(max(budget, self.probes * self._core.datagram_size), self._address_room())
         largest = self.max_frame_payload

@@ -15,7 +15,7 @@ QUANTUM_SECONDS: Final = 0.001
 """How much of the rate one wake-up is worth waiting for."""
 MIN_CREDIT_DATAGRAMS: Final = 2
 CLOCK_ERROR: Final = 1e-6
-"""Seconds; or rounding could leave the credit a byte short of a datagram when that time has come."""
+"""Seconds; or rounding could leave the credit a byte short of what was waited for when that time has come."""
 
 
 class Pacer:
@@ -33,12 +33,19 @@ class Pacer:
         self._credit = 0.0
         self._filled: float | None = None
 
-    def budget(self, now: float) -> int:
-        """Return how many bytes may be sent now; 0 or less: none, and next_time says when."""
+    def budget(self, now: float, wanted: int = 0) -> int:
+        """Return how many bytes may be sent now; 0 or less: none, and next_time says when.
+
+        wanted: bytes that wait. Less than these and less than a quantum is not given out: whatever else wakes the
+        sender, acknowledgements or new packets, would cut a quantum into pieces.
+        """
         rate = self._congestion.pacing_rate
         if rate is None:
             return MAX_CREDIT_BYTES
-        return int(self._fill(rate, now))
+        credit = self._fill(rate, now)
+        if credit < wanted and credit < self._quantum(rate) - CLOCK_ERROR * rate:
+            return min(0, int(credit))
+        return int(credit)
 
     def on_sent(self, size: int, now: float) -> None:
         """Take size bytes of credit. LossRecovery does so for all that is in flight; nobody else need."""
@@ -51,15 +58,15 @@ class Pacer:
             self._fill(rate, now)
         self._credit -= size
 
-    def next_time(self, now: float) -> float | None:
-        """Return when the next quantum may be sent; None: a full datagram may be sent now."""
+    def next_time(self, now: float, wanted: int = 0) -> float | None:
+        """Return when the next quantum may be sent; None: now, or a full datagram where no more is wanted."""
         rate = self._congestion.pacing_rate
         if rate is None:
             return None
         credit = self._fill(rate, now)
-        if credit >= self.max_datagram_size:
+        quantum = self._quantum(rate)
+        if credit >= min(max(wanted, self.max_datagram_size), quantum - CLOCK_ERROR * rate):
             return None
-        quantum = min(max(rate * QUANTUM_SECONDS, self.max_datagram_size), MAX_CREDIT_BYTES)
         return now + (quantum - credit) / rate + CLOCK_ERROR
 
     def clear_debt(self, now: float) -> None:
@@ -67,6 +74,9 @@ class Pacer:
         rate = self._congestion.pacing_rate
         if rate is not None:
             self._credit = max(self._fill(rate, now), 0.0)
+
+    def _quantum(self, rate: float) -> float:
+        return min(max(rate * QUANTUM_SECONDS, self.max_datagram_size), MAX_CREDIT_BYTES)
 
     def _fill(self, rate: float, now: float) -> float:
         filled = self._filled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -231,15 +232,47 @@ async def test_a_datagram_of_a_family_without_socket_is_counted(bench: Bench) ->
 
 
 async def test_after_a_stall_what_has_arrived_is_heard_before_time_judges(bench: Bench) -> None:
-    loop = asyncio.get_running_loop()
     bench.driver.start()
-    bench.core.timer = loop.time() - 1.0
+    bench.core.timer = monotonic() - 1.0
     bench.udp.theirs.send(b"arrived meanwhile")
     bench.driver._arm(bench.core.timer)
     bench.driver._timer_due()
     assert bench.core.order == ["udp", "timer"]
     assert bench.driver.late_wake_ups == 1
     assert bench.driver.longest_stall >= 1.0
+
+
+async def test_a_timer_calls_the_core_once_and_never_early(bench: Bench) -> None:
+    bench.core.timer = monotonic() + 60
+    bench.driver.start()
+    early: list[float] = []
+    calls = 0
+    due = 0.0
+
+    def handle_timer(now: float) -> None:
+        nonlocal due, calls
+        calls += 1
+        early.append(due - now)
+        due = bench.core.timer = now + 0.0003  # no whole number of milliseconds
+
+    bench.core.handle_timer = handle_timer  # type: ignore[method-assign]
+    due = bench.core.timer = monotonic() + 0.0003
+    bench.driver.flush()
+    while calls < 50:
+        await turns()
+    bench.core.timer = None
+    bench.driver.flush()
+    assert max(early) <= 0
+
+
+async def test_a_timer_that_is_put_off_comes_when_it_is_due_then(bench: Bench) -> None:
+    bench.core.timer = monotonic() + 0.002
+    bench.driver.start()
+    due = bench.core.timer = monotonic() + 0.05
+    bench.driver.flush()
+    while "timer" not in bench.core.order:
+        await turns()
+    assert monotonic() >= due
 
 
 async def test_a_reader_is_added_again_after_an_error(bench: Bench) -> None:

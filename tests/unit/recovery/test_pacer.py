@@ -69,6 +69,28 @@ def test_a_wake_up_is_worth_a_millisecond_of_the_rate() -> None:
     assert each.budget(NOW + 0.001) == pytest.approx(12_500, abs=1)
 
 
+def test_less_than_a_quantum_is_not_given_out_to_those_who_want_more() -> None:
+    each = drained(RATE)
+    half = NOW + 0.0005
+    assert each.budget(half, wanted=20_000) == 0
+    assert each.next_time(half, wanted=20_000) == pytest.approx(NOW + 0.001)
+    assert each.budget(NOW + 0.001, wanted=20_000) == pytest.approx(12_500, abs=1)
+    assert each.next_time(NOW + 0.001, wanted=20_000) is None
+
+
+def test_all_that_is_wanted_is_given_out_also_below_a_quantum() -> None:
+    each = drained(RATE)
+    half = NOW + 0.0005
+    assert each.budget(half, wanted=5_000) == pytest.approx(6_250, abs=1)
+    assert each.next_time(half, wanted=5_000) is None
+
+
+def test_debt_stays_debt_whatever_is_wanted() -> None:
+    each = drained(RATE)
+    each.on_sent(12_500, NOW)
+    assert each.budget(NOW, wanted=20_000) == -12_500
+
+
 @pytest.mark.parametrize("rate", [1_234.5, 333_333.3, 12_500_000.1, 98_765_432.1])
 def test_when_the_time_has_come_a_datagram_may_go(rate: float) -> None:
     each, now = drained(rate), 98_765.4321
