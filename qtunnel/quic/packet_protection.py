@@ -60,8 +60,8 @@ class HeaderMask:
 class PacketKeys:
     """One direction's keys of one key phase.
 
-    update() gives the next phase's; the header protection key goes along. sealed and failed count towards the
-    limits of RFC 9001 §6.6.
+    update() gives the next phase's; the header protection key goes along. iv: as a number. sealed and failed count
+    towards the limits of RFC 9001 §6.6.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class PacketKeys:
         self._aead: Any = (
             ChaCha20Poly1305(key) if cipher_suite is CipherSuite.CHACHA20_POLY1305_SHA256 else AESGCM(key)
         )
-        self._iv = int.from_bytes(iv)
+        self.iv = int.from_bytes(iv)
         self._layouts: dict[tuple[int, int, int], _Layout] = {}
 
     def update(self) -> PacketKeys:
@@ -95,7 +95,7 @@ class PacketKeys:
     ) -> list[bytes]:
         """Return one packet for each payload, numbered from first. A payload has at least 2 bytes (§5.4.2)."""
         head = bytes((0x40 | spin << 5 | self.key_phase << 2 | (PACKET_NUMBER_SIZE - 1),)) + connection_id
-        bias = self._iv ^ path_id << 64
+        bias = self.iv ^ path_id << 64
         encrypt = self._aead.encrypt
         numbers = range(first, first + len(payloads))
         headers = [b"%b%b" % (head, (number & 0xFFFF).to_bytes(2)) for number in numbers]
@@ -138,7 +138,7 @@ class PacketKeys:
             return b"".join(self.seal(payloads, first, connection_id, path_id=path_id, spin=spin))
         layout = self._layout(count, size + len(prefix), len(connection_id))
         head = bytes((0x40 | spin << 5 | self.key_phase << 2 | (PACKET_NUMBER_SIZE - 1),)) + connection_id
-        sealed = layout.seal(self, packets, head, prefix, first, self._iv ^ path_id << 64)
+        sealed = layout.seal(self, packets, head, prefix, first, self.iv ^ path_id << 64)
         self.sealed += count
         return sealed
 
@@ -178,9 +178,18 @@ class PacketKeys:
             offset += SAMPLE_SIZE
         return unmasked
 
+    def decrypt_all(
+        self, nonces: Sequence[bytes], bodies: Sequence[memoryview], heads: Sequence[bytes]
+    ) -> list[bytes] | None:
+        """Return the payloads of packets; None, and nothing is counted, if any has a wrong tag."""
+        try:
+            return list(map(self._aead.decrypt, nonces, bodies, heads))
+        except InvalidTag:
+            return None
+
     def open(self, body: bytes, header: bytes, number: int, path_id: int = 0) -> bytes | None:
         """Return the payload of one packet, header protection removed; None for a wrong tag, which is counted."""
-        nonce = (self._iv ^ path_id << 64 ^ number).to_bytes(12)
+        nonce = (self.iv ^ path_id << 64 ^ number).to_bytes(12)
         try:
             payload: bytes = self._aead.decrypt(nonce, body, header)
         except InvalidTag:

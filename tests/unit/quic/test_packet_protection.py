@@ -65,8 +65,8 @@ def test_rfc_9001_a2_and_a3_masks() -> None:
 
 def test_mpq_09_the_nonce_has_the_path_id_above_the_packet_number() -> None:
     each = keys()
-    each._iv = int("6b26114b9cba2b63a9e8dd4f", 16)
-    assert (each._iv ^ 3 << 64 ^ 54321).to_bytes(12).hex() == "6b2611489cba2b63a9e8097e"
+    each.iv = int("6b26114b9cba2b63a9e8dd4f", 16)
+    assert (each.iv ^ 3 << 64 ^ 54321).to_bytes(12).hex() == "6b2611489cba2b63a9e8097e"
     (packet,) = each.seal([b"payload of path three"], 54321, CID, path_id=3)
     assert open_all(each, [packet], 54321, path_id=3) == [b"payload of path three"]
     assert open_all(each, [packet], 54321, path_id=0) == [None]
