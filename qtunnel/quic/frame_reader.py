@@ -5,7 +5,7 @@ Nothing raises for what the peer sent: what breaks a rule closes the connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from aioquic.quic.packet import QuicErrorCode
@@ -51,6 +51,16 @@ class FrameReader:
     def begin_packet(self) -> None:
         """Note that frames of another packet follow, which aioquic reads alone."""
         self._acks_left = MAX_ACKS
+
+    def read_datagrams(self, payloads: Sequence[bytes]) -> bool:
+        """Read packets of one size that are a DATAGRAM frame each; return False, doing nothing, if any is not."""
+        taken = [payload[1:] for payload in payloads if payload[0] == DATAGRAM]
+        if len(taken) != len(payloads):
+            return False
+        self._check_datagram(len(payloads[0]))
+        if not self._core.has_end:
+            self.datagrams += taken
+        return True
 
     def read(self, payload: bytes, network: Any, host_cid: bytes, now: float) -> tuple[bool, bool]:
         """Read the frames of one packet; return (asks for an ACK, has probing frames only)."""

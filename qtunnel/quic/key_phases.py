@@ -6,12 +6,13 @@ sealed, and follow the peer's. Packets of the previous phase that come late are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from aioquic.tls import CipherSuite
 
 from qtunnel.quic.packet_protection import PacketKeys
+from qtunnel.quic.run_opening import OpenedRun, open_run
 
 __all__ = ["KeyPhases"]
 
@@ -106,6 +107,15 @@ class KeyPhases:
             self._peer_has_followed = True
             self._first_received = number
         return payload
+
+    def open_run(self, datagrams: Sequence[bytes], cid_size: int, expected: int) -> OpenedRun | None:
+        """Open packets of one size with the present keys, or none of them (run_opening.py)."""
+        opened = open_run(self.receive, datagrams, cid_size, expected)
+        if opened is not None:
+            self._peer_has_followed = True
+            if self._first_received is None:
+                self._first_received = opened.numbers[0]
+        return opened
 
     def _rotate_receive(self, now: float, pto: float) -> None:
         self._previous, self.receive = self.receive, self._next

@@ -1,6 +1,6 @@
 """1-RTT packets in bursts, opened, acknowledged, recovered and sealed by us; most frames are still aioquic's.
 
-    receive   short-header datagrams of one wake-up  ->  DATAGRAM payloads; ACKs to recovery; the rest to aioquic
+    reader    short-header datagrams of one wake-up  ->  DATAGRAM payloads; ACKs to recovery; the rest to aioquic
     send      control packets, inner packets as the window and the pacer allow, an ACK, as batches for one sendmsg
 
 A connection makes one when its handshake is confirmed. Handshake packets, and everything before, stay aioquic's.
@@ -9,15 +9,15 @@ A connection makes one when its handshake is confirmed. Handshake packets, and e
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from aioquic.quic.packet import QuicErrorCode, QuicFrameType
+from aioquic.quic.packet import QuicErrorCode
 
 from qtunnel.quic._aioquic_plane import ControlPacket, OneRttSecrets, acknowledge, lose
 from qtunnel.quic.frame_reader import FrameReader
 from qtunnel.quic.key_phases import KeyPhases
-from qtunnel.quic.packet_protection import PACKET_NUMBER_SIZE, TAG_SIZE
+from qtunnel.quic.packet_protection import PACKET_NUMBER_SIZE
+from qtunnel.quic.packet_reader import PacketReader
 from qtunnel.quic.packet_writer import PacketWriter
 from qtunnel.quic.path import Path
 from qtunnel.quic.transmits import Batch
@@ -57,7 +57,6 @@ class PacketPlane:
         self.core = core
         self.queue = queue
         self.packets_lost = 0
-        self._cid_size = cid_size
         self.keys = KeyPhases(
             secrets.cipher_suite,
             send_secret=secrets.send,
@@ -76,64 +75,15 @@ class PacketPlane:
             recovery.rtt.update(core.smoothed_rtt, 0.0, core.last_now)
         self.path = Path(0, core.active_path, recovery)
         self.frames = FrameReader(core, self.path, self._on_ack)
-        ranges = core.hand_over(self._seal_one, self._open_one, lambda: self.keys.send.key_phase)
+        self.reader = PacketReader(
+            core, self.keys, self.path, self.frames, cid_size=cid_size, on_peer_moved=self._on_peer_moved
+        )
+        ranges = core.hand_over(self._seal_one, self.reader.open_one, lambda: self.keys.send.key_phase)
         self.path.received.take_over(ranges, 0.0)
         self.path.next_number = self.path.first_number = core.next_packet_number
         self.writer = PacketWriter(core, self.keys, self.path, queue)
 
     # -- receiving
-
-    def receive(self, datagrams: Sequence[bytes], addr: Any, now: float, ecn: int = 0) -> int:
-        """Read short-header datagrams that came in together; return how many could be opened.
-
-        One that cannot costs no other. addr: where they came from.
-        """
-        size = self._cid_size
-        shortest = 1 + size + 4 + TAG_SIZE
-        if min(map(len, datagrams)) < shortest:
-            datagrams = [data for data in datagrams if len(data) >= shortest]
-            if not datagrams:
-                return 0
-        path = self.path
-        received = path.received
-        keys, core = self.keys, self.core
-        network = path.network if path.network.addr == addr else core.find_path(addr)
-        at = 1 + size
-        read = self.frames.read
-        opened = eliciting = 0
-        out_of_order = False
-        pto = path.recovery.pto()
-        for data, (first, truncated, bits) in zip(datagrams, keys.receive.unmask(datagrams, size), strict=True):
-            number = _decode_number(truncated, bits, received.largest + 1)
-            if number < 0 or not received.is_new(number):
-                continue
-            end = at + bits // 8
-            header = b"%c%b%b" % (first, data[1:at], truncated.to_bytes(bits // 8))
-            payload = keys.open(data[end:], header, number, first >> 2 & 1, now, pto, path.next_number)
-            if payload is None:
-                continue
-            opened += 1
-            if first & 0x18:
-                core.close(QuicErrorCode.PROTOCOL_VIOLATION, QuicFrameType.PADDING, "reserved bits are set")
-                return opened
-            is_newest = number > received.largest
-            if received.add(number, now):
-                out_of_order = True
-            asks, probing = read(payload, network, data[1:at], now)
-            eliciting += asks
-            if network is not core.active_path and core.follow_peer(
-                network, data[1:at], is_probing=probing, is_newest=is_newest
-            ):
-                self._on_peer_moved()
-            if core.has_end:
-                return opened
-        if opened:
-            network.bytes_received += sum(map(len, datagrams))
-            core.restart_idle_timer(now, sent=False)
-            received.received(eliciting=eliciting, out_of_order=out_of_order, now=now)
-            if ecn:
-                received.count_ecn(ecn, opened)
-        return opened
 
     def _on_ack(self, ranges: list[tuple[int, int]], delay: float, now: float) -> None:
         result = self.path.recovery.on_ack_received(ranges, delay, now)
@@ -195,28 +145,6 @@ class PacketPlane:
         (sealed,) = self.keys.send.seal([payload], number, header[1:-PACKET_NUMBER_SIZE], spin=header[0] >> 5 & 1)
         return sealed
 
-    def _open_one(self, packet: bytes) -> tuple[bytes, bytes, int] | None:
-        """Open a packet that aioquic found behind a long-header one; its frames are read there."""
-        size = self._cid_size
-        at = 1 + size
-        if len(packet) < at + 4 + TAG_SIZE:
-            return None
-        received, now = self.path.received, self.core.last_now
-        ((first, truncated, bits),) = self.keys.receive.unmask([packet], size)
-        number = _decode_number(truncated, bits, received.largest + 1)
-        if number < 0 or not received.is_new(number):
-            return None
-        end = at + bits // 8
-        header = b"%c%b%b" % (first, packet[1:at], truncated.to_bytes(bits // 8))
-        pto = self.path.recovery.pto()
-        payload = self.keys.open(packet[end:], header, number, first >> 2 & 1, now, pto, self.path.next_number)
-        if payload is None:
-            return None
-        self.frames.begin_packet()
-        late = received.add(number, now)
-        received.received(eliciting=1, out_of_order=late, now=now)
-        return header, payload, number
-
     # -- size and time
 
     def set_datagram_size(self, size: int) -> None:
@@ -254,15 +182,3 @@ class PacketPlane:
     def _on_peer_moved(self) -> None:
         """Follow the client to its new address (RFC 9000 §9.4: a port alone keeps window and RTT)."""
         self.path.network = self.core.active_path
-
-
-def _decode_number(truncated: int, bits: int, expected: int) -> int:
-    """Return the full packet number (RFC 9000 §A.3)."""
-    window = 1 << bits
-    half = window >> 1
-    candidate = (expected & ~(window - 1)) | truncated
-    if candidate <= expected - half and candidate < (1 << 62) - window:
-        return candidate + window
-    if candidate > expected + half and candidate >= window:
-        return candidate - window
-    return candidate

@@ -77,7 +77,7 @@ class PlaneConnection(Connection):
         self.set_log_time(now)
         opened = 0
         try:
-            opened = plane.receive(datagrams, addr, now, ecn)
+            opened = plane.reader.receive(datagrams, addr, now, ecn)
         except Exception:  # aioquic reads most frames, see Connection.receive_datagram
             self._fail_internally()
         if opened:

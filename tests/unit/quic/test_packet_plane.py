@@ -174,13 +174,3 @@ def test_the_plane_works_with_a_peer_that_has_none(seed: int) -> None:
         assert len(received(pair.server_events)) > 150
         assert len(received(pair.client_events)) > 150
         assert pair.client.quic.closed is None
-
-
-def test_what_follows_the_reason_to_close_in_a_burst_is_not_read() -> None:
-    pair = QuicPair(**settings())  # type: ignore[arg-type]
-    open_pair(pair)
-    sender, reader = plane_of(pair.client), plane_of(pair.server_connection)  # type: ignore[arg-type]
-    payloads = [b"\x02\x80\xff\xff\xff\x00\x00\x00", b"\x30\x00\x00packet"]
-    sealed = sender.keys.send.seal(payloads, sender.path.next_number, sender.core.peer_cid, spin=0)
-    assert reader.receive(sealed, reader.path.network.addr, pair.now) == 1
-    assert reader.frames.datagrams == []

@@ -96,7 +96,7 @@ def assert_peer_was_told(pair: QuicPair, quic: PlaneConnection) -> None:
 
 def test_an_exception_while_reading_closes_with_internal_error() -> None:
     pair, quic, plane = plane_pair()
-    plane.receive = fail  # type: ignore[method-assign]
+    plane.reader.receive = fail  # type: ignore[method-assign]
     pair.client.ping()
     assert_peer_was_told(pair, quic)
 
