@@ -88,6 +88,7 @@ class PacketPlane:
     def _on_ack(self, ranges: list[tuple[int, int]], delay: float, now: float) -> None:
         result = self.path.recovery.on_ack_received(ranges, delay, now)
         self.keys.acknowledged(ranges[0][1])
+        self.path.received.acknowledged(ranges)
         if result.acked_payloads:
             acknowledge(result.acked_payloads)
         self._lost(result.lost_payloads, result.lost)

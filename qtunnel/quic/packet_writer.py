@@ -164,6 +164,7 @@ class PacketWriter:
         frame = encode_ack(received.take_ranges(), delay, ecn=ecn)
         if self._address_room() < self._head_size + len(frame) + 1 + TAG_SIZE:
             return
+        received.reported(self._path.next_number)
         self.acks_sent += 1
         self.acks_alone += 1
         asks = self.acks_alone >= ACKS_BEFORE_PING

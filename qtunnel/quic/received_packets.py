@@ -6,6 +6,7 @@ over thousands of packets loses none of them.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
@@ -16,6 +17,8 @@ MAX_ACK_RANGES: Final = 64
 WINDOW: Final = 8192
 """Packets below the largest of which we know whether they arrived; older ones count as duplicates (§13.2.3)."""
 _MASK: Final = (1 << WINDOW) - 1
+MAX_REPORTS: Final = 128
+"""ACKs of ours kept to recognise what the peer knows; losing sight of one only repeats some ranges longer."""
 ACK_EVERY: Final = 2
 """Ack-eliciting packets after which an ACK goes at once (§13.2.2); a burst read together counts as one more."""
 
@@ -36,6 +39,7 @@ class ReceivedPackets:
         self._bits = 0
         self._ranges: list[list[int]] = []  # [first, last], lowest first
         self._eliciting = 0
+        self._reports: deque[tuple[int, int]] = deque(maxlen=MAX_REPORTS)  # (our packet, largest it names)
 
     def is_new(self, number: int) -> bool:
         """Say whether this packet has not arrived before, and is not too old to tell."""
@@ -64,6 +68,23 @@ class ReceivedPackets:
         self._insert(number)
         return True
 
+    def add_run(self, first: int, count: int, now: float) -> bool:
+        """Note packets first, first + 1, …, all above the largest so far; return whether a gap precedes them."""
+        last = first + count - 1
+        ahead = last - self.largest
+        in_order = first == self.largest + 1 or self.largest < 0
+        self._bits = (self._bits << ahead | (1 << count) - 1) & _MASK if ahead < WINDOW else (1 << count) - 1
+        self.largest = last
+        self.largest_time = now
+        ranges = self._ranges
+        if ranges and ranges[-1][1] == first - 1:
+            ranges[-1][1] = last
+        else:
+            ranges.append([first, last])
+            if len(ranges) > MAX_ACK_RANGES:
+                del ranges[0]
+        return not in_order
+
     def received(self, *, eliciting: int, out_of_order: bool, now: float) -> None:
         """Note how many packets of a burst ask for an ACK, and set when it is due."""
         if not eliciting:
@@ -90,6 +111,32 @@ class ReceivedPackets:
         self.ack_at = None
         self._eliciting = 0
         return [(first, last) for first, last in reversed(self._ranges)]
+
+    def reported(self, number: int) -> None:
+        """Note that packet number of ours says what arrived so far."""
+        self._reports.append((number, self.largest))
+
+    def acknowledged(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Stop acknowledging what the peer knows of, as packets of ours within ranges have told it (§13.2.4)."""
+        reports = self._reports
+        known = -1
+        for first, last in ranges:  # highest first
+            for number, largest in reversed(reports):
+                if first <= number <= last:
+                    known = max(known, largest)
+                if number <= last:
+                    break
+            if known >= 0 or not reports or last < reports[0][0]:
+                break
+        if known < 0:
+            return
+        while reports and reports[0][1] <= known:
+            reports.popleft()
+        ranges_left = self._ranges
+        while ranges_left and ranges_left[0][1] < known:
+            del ranges_left[0]
+        if ranges_left and ranges_left[0][0] < known:
+            ranges_left[0][0] = known  # one stays: an ACK has to name something
 
     def take_over(self, ranges: Iterable[tuple[int, int]], now: float) -> None:
         """Begin with ranges (first, last), lowest first, that arrived before."""
