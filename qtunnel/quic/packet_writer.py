@@ -25,6 +25,8 @@ MAX_BATCH_BYTES: Final = 65000
 ACKS_BEFORE_PING: Final = 64
 """Packets with nothing but an ACK after which one asks for an ACK itself: in a one-way flow the peer has no other
 reason to acknowledge them, and a record of each is kept (RFC 9000 §13.2.4)."""
+ACK_AGAIN: Final = 0.25
+"""Probe timeouts after which an ACK is sent once more beside other packets."""
 MAX_ACK_DISTANCE: Final = 8192
 """Packet numbers above the oldest unacknowledged from which on no record is kept of packets with only an ACK: a
 peer that never acknowledges must not make them pile up."""
@@ -43,6 +45,7 @@ class PacketWriter:
         self.acks_sent = 0
         self.probes = 0
         self.acks_alone = 0
+        self._ack_sent_at = float("-inf")
         self._core = core
         self._keys = keys
         self._path = path
@@ -150,15 +153,17 @@ class PacketWriter:
             self._write_alone(batches, address, b"\x01\x00", now, eliciting=True)
 
     def _write_ack(self, batches: list[Batch], address: Any, now: float) -> None:
-        """Send an ACK that is due, or once more beside other packets, as the last one may have been lost.
+        """Send an ACK that is due, or now and then once more beside other packets, as one may have been lost.
 
         Nobody acknowledges an ACK, so only repeating it helps a peer whose window is full (RFC 9000 §13.2.3).
         """
         received = self._path.received
         is_due = received.ack_at is not None and (received.ack_at <= now or batches)
-        is_recent = now - received.asked_at < 3 * self._path.recovery.pto()
-        if not is_due and not (batches and is_recent):
-            return
+        if not is_due:
+            pto = self._path.recovery.pto()
+            if not batches or now - received.asked_at >= 3 * pto or now - self._ack_sent_at < pto * ACK_AGAIN:
+                return
+        self._ack_sent_at = now
         ecn = received.ecn_counts if any(received.ecn_counts) else None
         delay = max(0.0, now - received.largest_time)
         frame = encode_ack(received.take_ranges(), delay, ecn=ecn)

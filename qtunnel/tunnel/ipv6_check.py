@@ -76,7 +76,7 @@ class Ipv6Check:
 
     def receive(self, packets: list[bytes]) -> list[bytes]:
         """Take our own answers out of a burst and return the rest. Any answer of full length settles it."""
-        if not any(len(packet) == ECHO_DATA_LENGTH + 48 and packet[40] == 129 for packet in packets):
+        if ECHO_DATA_LENGTH + 48 not in map(len, packets):
             return packets
         rest = []
         for packet in packets:
