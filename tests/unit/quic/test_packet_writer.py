@@ -132,3 +132,20 @@ def test_a_longer_connection_id_of_the_peer_makes_packets_shorter_and_no_datagra
     assert {data[1:21] for data in sent} == {b"L" * 20}
     assert [len(data) for data in sent if len(data) > 1000] == [1200] * 8
     assert client.drops[DropReason.DATAGRAM_TOO_LARGE] == 8
+
+
+def test_acks_are_repeated_beside_other_packets_now_and_then_only() -> None:
+    pair = QuicPair(**settings())  # type: ignore[arg-type]
+    stream_id, server = open_pair(pair)
+    server.send_packets(stream_id, [b"x" * 1000] * 2, pair.now)
+    pair.run(0.2)
+    writer, pto = plane_of(pair.client).writer, plane_of(pair.client).path.recovery.pto()
+    before = writer.acks_sent
+    for _ in range(40):
+        pair.client.send_packets(stream_id, [b"y" * 1000], pair.now)
+        pair.run(pto / 40)
+    assert 1 <= writer.acks_sent - before <= 5
+    for _ in range(40):
+        pair.client.send_packets(stream_id, [b"y" * 1000], pair.now)
+        pair.run(pto / 8)
+    assert writer.acks_sent - before <= 14  # three probe timeouts after what it is about, no more
