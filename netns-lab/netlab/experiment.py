@@ -25,6 +25,8 @@ from netlab.topology import TOPOLOGIES, Site, Topology
 from netlab.tunnels.base import Feature, Inner, NotApplicable, Options, Tunnel
 
 LINK_MTU: Final = 1500
+LAB_DROPS: Final = "dropped_by_the_lab_"
+"""Metrics of packets lost because the back end did not keep up begin with this."""
 CEILING_BYTES: Final = 1_000_000
 SMALL: Final = 600
 """Size of a packet on the wire, in bytes, up to which it is no full one."""
@@ -158,7 +160,7 @@ class Trial:
             for path in site.paths.values() if network.backend_name else ():
                 missed = network.backend(path.router_host).unintended_drops(path.router_host)
                 if missed:
-                    self.metric(f"dropped_by_the_lab_{path.name}", missed, "packets")
+                    self.metric(f"{LAB_DROPS}{path.name}", missed, "packets")
                     self.say("WARNING: the back end did not keep up; this run proves nothing")
 
     @contextmanager
@@ -214,6 +216,11 @@ class Trial:
         """Raise NotApplicable if the tunnel under test lacks a feature."""
         if not self.has(feature):
             raise NotApplicable(f"{self._tunnel.name} lacks {feature.value}")
+
+
+def families_outside(asked: Trial | Judge) -> tuple[int, ...]:
+    """Return the IP versions that the tunnel under test can have outside."""
+    return (4, 6) if asked.has(Feature.IPV6_OUTSIDE) else (4,)
 
 
 class Experiment(ABC):

@@ -111,6 +111,13 @@ def parse(text: str, *, reverse: bool) -> Flow:
         raise CommandError("iperf3 printed no JSON", output=text[:2000]) from error
     if "error" in found:
         raise CommandError(f"iperf3: {found['error']}")
+    try:
+        return _flow(found, reverse=reverse)
+    except KeyError as error:
+        raise CommandError(f"iperf3's report has no {error}", output=text[:2000]) from error
+
+
+def _flow(found: dict[str, Any], *, reverse: bool) -> Flow:
     end = found["end"]
     received = end.get("sum_received") or end["sum"]
     own, other = end["cpu_utilization_percent"]["host_total"], end["cpu_utilization_percent"]["remote_total"]

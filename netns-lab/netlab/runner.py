@@ -11,7 +11,7 @@ from typing import Any
 
 from netlab import table
 from netlab.errors import LabError
-from netlab.experiment import Experiment, Trial
+from netlab.experiment import LAB_DROPS, Experiment, Trial
 from netlab.judge import Judge
 from netlab.machine import NOISY_STEAL, CpuTimes, Machine
 from netlab.results import Outcome, Sample, Verdict
@@ -70,6 +70,8 @@ def run(plan: Plan) -> list[Report]:
     known = {name for experiment in plan.experiments for name in experiment.parameters}
     if unknown := set(plan.settings) - known:
         raise LabError(f"no parameter {', '.join(sorted(unknown))} here; there are: {', '.join(sorted(known))}")
+    if not plan.experiments or not plan.tunnels or (plan.runs is not None and plan.runs < 1):
+        raise LabError("there must be an experiment, a tunnel and a run at least")
     for tunnel in plan.tunnels:
         tunnel.install()
     machine = Machine.here()
@@ -110,7 +112,7 @@ def _run_one(experiment: Experiment, plan: Plan) -> Report:
     for name, text in plan.settings.items():
         if name in experiment.parameters:
             parameters[name] = _parse(experiment, name, text)
-    runs = plan.runs or (experiment.full_runs if plan.full else experiment.runs)
+    runs = plan.runs if plan.runs is not None else (experiment.full_runs if plan.full else experiment.runs)
     print(f"\n=== {experiment.number} {experiment.name}: {experiment.title}".replace("===  ", "=== "), flush=True)
     shown = ", ".join(f"{name}={value}" for name, value in parameters.items())
     print(f"    {runs} run{'s' if runs > 1 else ''}, seed {plan.seed}{', ' + shown if shown else ''}", flush=True)
@@ -125,13 +127,29 @@ def _run_one(experiment: Experiment, plan: Plan) -> Report:
     control = outcomes.get(NoTunnel)
     for kind, outcome in outcomes.items():
         if outcome.samples:
-            experiment.judge(Judge(outcome, parameters, control if kind is not NoTunnel else None))
+            other = control if kind is not NoTunnel else None
+            judge_outcome(experiment, Judge(outcome, parameters, other, kind.lacks))
         if kind in kinds:
             report.outcomes.append(outcome)
         else:
             report.control = outcome
     _print_outcomes(report)
     return report
+
+
+def judge_outcome(experiment: Experiment, judge: Judge) -> None:
+    """Let an experiment judge what was measured; an outcome about which it can say nothing fails."""
+    outcome = judge.outcome
+    for name in outcome.names():
+        if name.startswith(LAB_DROPS) and outcome.values(name):
+            judge.doubt("packets lost by the lab itself", name)
+    try:
+        experiment.judge(judge)
+    except Exception as error:  # as with measuring: it must not cost the results of the others
+        outcome.error = outcome.error or f"fault in the judgement: {type(error).__name__}: {error}"
+        traceback.print_exc()
+    if not outcome.criteria:
+        outcome.error = outcome.error or "nothing was measured that could be judged"
 
 
 def _sample(

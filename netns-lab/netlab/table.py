@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 
@@ -17,6 +18,8 @@ def render(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def number(value: float) -> str:
     """Return a figure with as many digits as it deserves: four, and no exponent."""
+    if not math.isfinite(value):
+        return str(value)
     if value == int(value) or abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}"

@@ -46,10 +46,30 @@ def test_throughput_is_inconclusive_when_cpu_was_stolen():
     assert judged(outcome(steal=0.2, mbps=[50], ceiling=[100])) is Verdict.INCONCLUSIVE
 
 
-def test_metric_that_no_run_has_adds_no_criterion():
+def test_bounded_metric_that_no_run_has_fails_and_a_reported_one_is_left_out():
     found = outcome(mbps=[1])
     Judge(found, {}).at_most("fragments", "fragments", 0)
-    assert found.criteria == []
+    Judge(found, {}).report("memory", "memory")
+    (criterion,) = found.criteria
+    assert (criterion.verdict, criterion.note) == (Verdict.FAILS, "fragments was not measured")
+
+
+def test_figure_that_is_none_fails_whatever_the_other_runs_had():
+    found = outcome(fragments=[0, float("nan")], mbps=[99, float("nan")], ceiling=[100, 100])
+    judge = Judge(found, {})
+    judge.at_most("fragments", "fragments", 0)
+    judge.throughput("TCP", "mbps", ceiling="ceiling", share=0.5)
+    judge.latency("TCP", "mbps", bound=200)
+    assert [criterion.verdict for criterion in found.criteria] == [Verdict.FAILS] * 3
+
+
+def test_plain_ip_without_a_figure_is_no_excuse():
+    control = outcome("none", mbps=[float("nan")], ceiling=[100])
+    assert judged(outcome(mbps=[50], ceiling=[100]), control) is Verdict.FAILS
+
+
+def test_ceiling_of_zero_is_reached_by_nothing():
+    assert judged(outcome(mbps=[0], ceiling=[0])) is Verdict.FAILS
 
 
 def test_worst_verdict_is_the_whole_ones():

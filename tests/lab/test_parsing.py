@@ -48,7 +48,9 @@ def test_warnings_before_the_report_do_no_harm():
     assert iperf.parse(text, reverse=False).mbps == 1.0
 
 
-@pytest.mark.parametrize("text", ["", "iperf3: error", '{\n "error": "unable to connect"}'])
+@pytest.mark.parametrize(
+    "text", ["", "iperf3: error", '{\n "error": "unable to connect"}', "{\n}", '{\n "end": {}}']
+)
 def test_failure_is_an_error_of_ours(text):
     with pytest.raises(CommandError, match="iperf3"):
         iperf.parse(text, reverse=False)

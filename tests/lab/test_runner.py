@@ -3,6 +3,8 @@
 import json
 from typing import ClassVar
 
+import pytest
+
 from netlab import runner
 from netlab.errors import LabError
 from netlab.experiment import Experiment, Parameter, Trial
@@ -94,6 +96,32 @@ def test_error_fails_the_experiment_and_the_next_one_runs():
     reports = run(Failing(LabError("it did not start")), Failing(ZeroDivisionError("oh")), Fake())
     assert [report.verdict() for report in reports] == [Verdict.FAILS, Verdict.FAILS, Verdict.HOLDS]
     assert "ZeroDivisionError" in reports[1].outcomes[0].error
+
+
+def test_fault_in_judging_fails_that_experiment_alone():
+    class Unfair(Fake):
+        def judge(self, judge: Judge) -> None:
+            raise ZeroDivisionError("oh")
+
+    reports = run(Unfair(), Fake())
+    assert [report.verdict() for report in reports] == [Verdict.FAILS, Verdict.HOLDS]
+    assert "fault in the judgement: ZeroDivisionError" in reports[0].outcomes[0].error
+
+
+def test_packets_lost_by_the_lab_itself_make_a_success_inconclusive_and_excuse_no_failure():
+    class Late(Fake):
+        def measure(self, trial: Trial) -> None:
+            super().measure(trial)
+            trial.metric("dropped_by_the_lab_r", 7)
+
+    assert runner.verdict_of(run(Late())) is Verdict.INCONCLUSIVE
+    assert runner.verdict_of(run(Late(), settings={"answer": "43"})) is Verdict.FAILS
+
+
+@pytest.mark.parametrize("changes", [{"runs": 0}, {"runs": -1}, {"tunnels": []}])
+def test_no_run_at_all_is_refused_rather_than_held(changes):
+    with pytest.raises(LabError, match="at least"):
+        run(Fake(), **changes)
 
 
 def test_json_has_machine_parameters_seed_metrics_series_events_and_criteria(tmp_path):

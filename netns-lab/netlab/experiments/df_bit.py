@@ -11,7 +11,7 @@ from netlab.experiment import Experiment, Parameter, Trial, Up
 from netlab.judge import Judge
 from netlab.pings import ping
 from netlab.topology import Site
-from netlab.tunnels.base import Feature, NotApplicable
+from netlab.tunnels.base import Feature
 from netlab.wire import TCP, UDP
 
 CACHED_MTU: Final = 1300
@@ -68,22 +68,27 @@ class _Situation:
     what: str
     provoke: Callable[[Trial, Up], None]
     by_name: bool = False
-    needs_tunnel: bool = True
+    needs: Feature | None = Feature.DEVICE
     prepare: Callable[[Site], None] | None = None
+
+    def applies(self, asked: Trial | Judge) -> bool:
+        """Tell whether the tunnel under test can be in it."""
+        return self.needs is None or asked.has(self.needs)
 
 
 SITUATIONS: Final = (
-    _Situation(name="native", what="server given as an address", provoke=_full_pings, needs_tunnel=False),
+    _Situation(name="native", what="server given as an address", provoke=_full_pings, needs=None),
     _Situation(
         name="by_name",
         what="a name of both families, only IPv4 works",
         provoke=_full_pings,
         by_name=True,
+        needs=Feature.NAMES,
         prepare=_only_ipv4_works,
     ),
     _Situation(name="cached", what=f"after a cached path MTU of {CACHED_MTU}", provoke=_after_cached_mtu),
     _Situation(name="oversize", what="larger than the device", provoke=_larger_than_device),
-    _Situation(name="segmented", what="bulk transfer (UDP_SEGMENT)", provoke=_bulk, needs_tunnel=False),
+    _Situation(name="segmented", what="bulk transfer (UDP_SEGMENT)", provoke=_bulk, needs=None),
 )
 
 
@@ -104,32 +109,35 @@ class DfBit(Experiment):
     def measure(self, trial: Trial) -> None:
         """Go through the situations, each on a fresh network: the kernel remembers path MTUs for minutes."""
         for situation in SITUATIONS:
-            if situation.needs_tunnel and not trial.has(Feature.DEVICE):
+            if not situation.applies(trial):
+                trial.say(f"{situation.name}: left out, as it lacks {situation.needs and situation.needs.value}")
                 continue
-            try:
-                with trial.bring_up("path", by_name=situation.by_name, prepare=situation.prepare) as up:
-                    self._look(trial, up, situation)
-            except NotApplicable as error:
-                trial.say(f"{situation.name}: {error}")
+            with trial.bring_up("path", by_name=situation.by_name, prepare=situation.prepare) as up:
+                self._look(trial, up, situation)
 
     def _look(self, trial: Trial, up: Up, situation: _Situation) -> None:
         name = situation.name
         trial.event(situation.what)
         with up.capture() as capture:
             situation.provoke(trial, up)
-        packets = [packet for packet in capture.packets() if packet.version == 4 and packet.protocol in (UDP, TCP)]
-        fragments = [packet for packet in capture.packets() if packet.is_fragment]
+        seen = capture.packets()
+        packets = [packet for packet in seen if packet.version == 4 and packet.protocol in (UDP, TCP)]
         trial.metric(f"{name}_packets", len(packets))
-        trial.metric(f"{name}_without_df", sum(not packet.dont_fragment for packet in packets))
-        trial.metric(f"{name}_fragments", len(fragments))
+        trial.metric(f"{name}_not_captured", capture.dropped)
+        if packets:  # of none nothing can be said
+            trial.metric(f"{name}_without_df", sum(not packet.dont_fragment for packet in packets))
+            trial.metric(f"{name}_fragments", sum(packet.is_fragment for packet in seen))
 
     def judge(self, judge: Judge) -> None:
         """Allow no packet without DF and no fragment, anywhere."""
-        # Where packets went out without DF there was no Packet Too Big to remember.
-        if not any(judge.outcome.values("cached_without_df")):
-            judge.at_least(f"the client's kernel knew a path MTU of {CACHED_MTU}", "cached_by_client", 1)
         for situation in SITUATIONS:
+            if not situation.applies(judge):
+                continue
             name, what = situation.name, situation.what
+            # Where packets went out without DF there was no Packet Too Big to remember.
+            if name == "cached" and not any(judge.outcome.values("cached_without_df")):
+                judge.at_least(f"the client's kernel knew a path MTU of {CACHED_MTU}", "cached_by_client", 1)
             judge.at_most(f"{what}: packets without DF", f"{name}_without_df", 0)
             judge.at_most(f"{what}: fragments", f"{name}_fragments", 0)
             judge.at_least(f"{what}: packets looked at", f"{name}_packets", 6)
+            judge.at_most(f"{what}: packets missed by the capture", f"{name}_not_captured", 0)

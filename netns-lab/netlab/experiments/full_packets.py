@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from netlab import iperf
-from netlab.experiment import LINK_MTU, Experiment, Parameter, Trial, Up
+from netlab.errors import LabError
+from netlab.experiment import LINK_MTU, SMALL, Experiment, Parameter, Trial, Up, families_outside
 from netlab.judge import Judge
 from netlab.tunnels.base import Feature
 
 UDP_HEADERS: Final = {4: 28, 6: 48}
+LEAST_LARGE: Final = 500
+"""Packets larger than an acknowledgement that each direction must have carried, else nothing was loaded there."""
 
 
 class FullPackets(Experiment):
@@ -30,15 +33,18 @@ class FullPackets(Experiment):
     def measure(self, trial: Trial) -> None:
         """Load each family outside."""
         shape = trial.shape(trial.parameters["rate_mbps"] * 1e6, trial.parameters["rtt_ms"] / 1e3)
-        for outer in (4, 6):
-            if outer == 6 and not trial.has(Feature.IPV6_OUTSIDE):
-                continue
+        for outer in families_outside(trial):
             inside = 4 if trial.has(Feature.DEVICE) else outer  # without a tunnel they are one
             with trial.bring_up("path", outer=outer, shape=shape) as up, up.capture() as capture:
                 self._tcp(trial, up, outer, inside)
                 self._udp(trial, up, outer, inside)
             packets = [packet for packet in capture.packets() if packet.version == outer]
+            if not packets:
+                raise LabError(f"no IPv{outer} packet was seen on the wire")
             trial.metric(f"packets_v{outer}", len(packets))
+            for way, outgoing in (("up", False), ("down", True)):  # seen at the router
+                large = sum(packet.length > SMALL for packet in packets if packet.outgoing is outgoing)
+                trial.metric(f"large_{way}_v{outer}", large)
             trial.metric(f"biggest_v{outer}", max(packet.length for packet in packets), "bytes")
             trial.metric(f"over_mtu_v{outer}", sum(packet.length > LINK_MTU for packet in packets))
             trial.metric(f"fragments_v{outer}", sum(packet.is_fragment for packet in packets))
@@ -83,11 +89,13 @@ class FullPackets(Experiment):
 
     def judge(self, judge: Judge) -> None:
         """Allow none."""
-        for outer in (4, 6):
+        for outer in families_outside(judge):
             name = f"IPv{outer} outside"
             judge.at_most(f"{name}: fragments", f"fragments_v{outer}", 0)
             judge.at_most(f"{name}: packets over the MTU", f"over_mtu_v{outer}", 0)
             judge.at_most(f"{name}: packets without DF", f"without_df_v{outer}", 0)
             judge.at_most(f"{name}: biggest packet", f"biggest_v{outer}", LINK_MTU, "bytes")
             judge.at_least(f"{name}: packets looked at", f"packets_v{outer}", 1000)
+            for way in ("up", "down"):
+                judge.at_least(f"{name}: large ones, {way}", f"large_{way}_v{outer}", LEAST_LARGE)
             judge.at_most(f"{name}: packets missed by the capture", f"not_captured_v{outer}", 0)

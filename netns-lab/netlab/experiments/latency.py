@@ -12,6 +12,9 @@ from netlab.pinger import Pinger
 
 PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 CASES: Final = ("idle", "up", "down")
+MOST: Final = 0.9
+LOADED: Final = 0.5
+"""Share of the link's rate that the load must reach at least."""
 
 
 class Latency(Experiment):
@@ -51,11 +54,13 @@ class Latency(Experiment):
         replies = pinger.replies()
         for name, share in PERCENTILES.items():
             trial.metric(f"{case}_{name}", replies.percentile(share), "ms")
-        trial.metric(f"{case}_lost", replies.lost / max(1, replies.sent))
+        tried = replies.sent + replies.not_sent
+        trial.metric(f"{case}_answered", len(replies.rtts) / tried if tried else 0.0)
         points = [(at - trial.sample.began, rtt) for at, rtt in replies.rtts]
         trial.points("RTT ms", points, since=0.0)
         if load is not None:
             trial.metric(f"{case}_mbps", load.result().mbps, "Mbit/s")
+            trial.metric("rate", trial.parameters["rate_mbps"], "Mbit/s")
 
     def judge(self, judge: Judge) -> None:
         """Allow a little above what the link itself has."""
@@ -67,3 +72,7 @@ class Latency(Experiment):
             for other in PERCENTILES:
                 if other != name:
                     judge.report(f"{case}: {other}", f"{case}_{other}", "ms")
+            # The round trips of a few are not those of all, and without a load none is loaded.
+            judge.at_least(f"{case}: share of echoes answered", f"{case}_answered", MOST)
+            if case != "idle":
+                judge.throughput(f"{case}: the load", f"{case}_mbps", ceiling="rate", share=LOADED)

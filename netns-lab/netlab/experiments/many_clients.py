@@ -98,19 +98,15 @@ class ManyClients(Experiment):
 
     def judge(self, judge: Judge) -> None:
         """Demand the same loss (within chance) and delay in both families."""
-        lost = [judge.outcome.median(f"lost_v{family}") for family in FAMILIES]
-        sent = [judge.outcome.median(f"sent_v{family}") for family in FAMILIES]
-        if None not in lost and None not in sent:
-            # Four standard deviations of the difference of two binomials: one false alarm in 15,000.
-            shares, numbers = [float(x or 0) for x in lost], [float(x or 1) for x in sent]
-            chance = 4 * math.sqrt(sum(p * (1 - p) / n for p, n in zip(shares, numbers, strict=True)) + 1e-9)
-            difference = abs(shares[0] - shares[1])
-            judge.fact("difference in loss", f"{difference:.2%}", f"at most {chance:.2%}", difference <= chance)
-        delays = [judge.outcome.median(f"p50_v{family}") for family in FAMILIES]
-        if None not in delays:
-            apart = abs(float(delays[0] or 0) - float(delays[1] or 0))
-            judge.timing("difference in median round trip", f"{apart:.2f} ms", "at most 2 ms", ok=apart <= 2)
+        self._judge_loss(judge)
+        what, bound = "difference in median round trip", "at most 2 ms"
+        delays = judge.medians(what, bound, *(f"p50_v{family}" for family in FAMILIES))
+        if delays is not None:
+            apart = abs(delays[0] - delays[1])
+            judge.timing(what, f"{apart:.2f} ms", bound, ok=apart <= 2)
+        echoes = int(judge.parameters["clients"]) * int(judge.parameters["echoes"])
         for family in FAMILIES:
+            judge.at_least(f"IPv{family}: echoes sent", f"sent_v{family}", echoes)
             judge.at_most(f"IPv{family}: clients without any answer", f"silent_clients_v{family}", 0)
             judge.report(f"IPv{family}: lost", f"lost_v{family}")
             judge.report(f"IPv{family}: median round trip", f"p50_v{family}", "ms")
@@ -119,3 +115,14 @@ class ManyClients(Experiment):
         judge.report("memory of a client", "client_mb", "MB")
         judge.report("handshakes a second", "handshakes_per_second")
         judge.report("time to start a client", "start_seconds_per_client", "s")
+
+    def _judge_loss(self, judge: Judge) -> None:
+        what = "difference in loss"
+        metrics = [f"{metric}_v{family}" for metric in ("lost", "sent") for family in FAMILIES]
+        if (figures := judge.medians(what, "within chance", *metrics)) is None:
+            return
+        shares, numbers = figures[:2], figures[2:]
+        # Four standard deviations of the difference of two binomials: one false alarm in 15,000.
+        chance = 4 * math.sqrt(sum(p * (1 - p) / max(1, n) for p, n in zip(shares, numbers, strict=True)) + 1e-9)
+        difference = abs(shares[0] - shares[1])
+        judge.fact(what, f"{difference:.2%}", f"at most {chance:.2%}", difference <= chance)

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from netlab.errors import LabError
-from netlab.experiment import LINK_MTU, Experiment, Parameter, Trial, Up
+from netlab.experiment import LINK_MTU, Experiment, Parameter, Trial, Up, families_outside
 from netlab.judge import Judge
 from netlab.pings import largest, ping
-from netlab.tunnels.base import Feature, NotApplicable
+from netlab.tunnels.base import Feature
 from netlab.wire import Packet
 
 BOUNDS: Final = {4: 54, 6: 74}
@@ -34,16 +34,10 @@ class Overhead(Experiment):
 
     def measure(self, trial: Trial) -> None:
         """Measure each family outside on a network of its own."""
-        for outer in (4, 6):
-            if outer == 6 and not trial.has(Feature.IPV6_OUTSIDE):
-                continue
+        for outer in families_outside(trial):
             with trial.bring_up("path", outer=outer) as up:
                 packets: list[Packet] = []
-                for inner in (4, 6):
-                    try:
-                        up.inner.address(inner)
-                    except NotApplicable:
-                        continue
+                for inner in _families_inside(trial):
                     packets += self._one(trial, up, outer, inner)
             trial.metric(f"biggest_outside_v{outer}", max(packet.length for packet in packets), "bytes")
             trial.metric(f"fragments_v{outer}", sum(packet.is_fragment for packet in packets))
@@ -55,10 +49,12 @@ class Overhead(Experiment):
         trial.metric(f"largest_{inner}_in_{outer}", limit, "bytes")
         seen: list[Packet] = []
         added: list[int] = []
+        missed = 0
         for size in sorted({*SIZES, limit}):
             with up.capture() as capture:
                 ping(up.client, target, count=int(trial.parameters["pings"]), size=size, interval=0.05)
             packets = capture.packets()
+            missed += capture.dropped
             if not trial.has(Feature.DEVICE):  # without a tunnel the replies are the kernel's, which sets no DF
                 packets = [packet for packet in packets if not packet.outgoing]
             seen += packets
@@ -74,13 +70,14 @@ class Overhead(Experiment):
         trial.metric(f"added_{inner}_in_{outer}", statistics.mode(added), "bytes")
         trial.metric(f"added_least_{inner}_in_{outer}", min(added), "bytes")
         trial.metric(f"added_most_{inner}_in_{outer}", max(added), "bytes")
+        trial.metric(f"not_captured_{inner}_in_{outer}", missed)
         return seen
 
     def judge(self, judge: Judge) -> None:
         """Compare with what standard headers need at least."""
-        for outer in (4, 6):
+        for outer in families_outside(judge):
             bound = int(judge.parameters[f"most_v{outer}"])
-            for inner in (4, 6):
+            for inner in _families_inside(judge):
                 name = f"IPv{inner} in IPv{outer}"
                 judge.at_most(f"{name}: added to most packets", f"added_{inner}_in_{outer}", bound, "bytes")
                 judge.at_most(
@@ -89,6 +86,11 @@ class Overhead(Experiment):
                 judge.at_least(
                     f"{name}: largest with DF", f"largest_{inner}_in_{outer}", LINK_MTU - bound, "bytes"
                 )
+                judge.at_most(f"{name}: packets missed by the capture", f"not_captured_{inner}_in_{outer}", 0)
             judge.at_most(f"IPv{outer} outside: biggest packet", f"biggest_outside_v{outer}", LINK_MTU, "bytes")
             judge.at_most(f"IPv{outer} outside: fragments", f"fragments_v{outer}", 0)
             judge.at_most(f"IPv{outer} outside: packets without DF", f"without_df_v{outer}", 0)
+
+
+def _families_inside(asked: Trial | Judge) -> tuple[int, ...]:
+    return (4, 6) if asked.has(Feature.IPV6_INSIDE) else (4,)

@@ -61,11 +61,13 @@ class OwnTraffic(Experiment):
         sender = test.server if way == "down" else test.client
         used = sender.cpu_seconds()
         trial.wait(LAST - 0.5)
-        trial.metric(f"sender_cpu_{way}_v{version}", (sender.cpu_seconds() - used) / (LAST - 0.5), "cores")
+        after_all = sender.cpu_seconds()
+        if sender.code is None:  # the dead use no CPU
+            trial.metric(f"sender_cpu_{way}_v{version}", (after_all - used) / (LAST - 0.5), "cores")
         try:
             flow = test.result()
         except CommandError as error:  # it hangs for good: that is the fault this is about
-            trial.event(f"the transfer never ended ({str(error).splitlines()[0]})")
+            trial.event(f"the transfer came to no end ({str(error).splitlines()[0]})")
             trial.metric(f"after_{way}_v{version}", 0.0, "Mbit/s")
             return
         trial.points(f"{way} IPv{version}", flow.series, since=since)

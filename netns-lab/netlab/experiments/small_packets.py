@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from netlab import iperf
+from netlab.errors import LabError
 from netlab.experiment import Experiment, Parameter, Trial, Up
 from netlab.judge import Judge
 
@@ -56,6 +57,8 @@ class SmallPackets(Experiment):
                 failed += 1
             if failed >= GIVE_UP:
                 break
+        if not most:
+            raise LabError(f"no packet of {size} bytes arrived, at any rate")
         trial.metric(f"best_{size}", best, "packets/s")
         trial.metric(f"most_{size}", most, "packets/s")
 

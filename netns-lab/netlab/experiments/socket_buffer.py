@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from netlab import iperf, namespace
 from netlab.daemon import Daemon
@@ -14,7 +14,9 @@ from netlab.host import Host
 from netlab.judge import Judge
 from netlab.tunnels.base import Feature
 
-ABLATION = {"rcvbuf": "default"}
+ABLATION: Final = {"rcvbuf": "default"}
+ARRIVED: Final = 0.9
+"""Share of what is sent that the receiver counts at least: iperf3 does not wait for the last of it."""
 
 
 class SocketBuffer(Experiment):
@@ -57,12 +59,14 @@ class SocketBuffer(Experiment):
                     interval=0.1,
                 )
             trial.metric(f"{name}_dropped", _receive_buffer_errors(up.server) - before, "datagrams")
+            trial.metric(f"{name}_megabytes", flow.bytes / 1e6, "MB")
             trial.metric(f"{name}_mbps", flow.mbps, "Mbit/s")
             trial.points("Mbit/s", flow.series, since=since)
 
     def judge(self, judge: Judge) -> None:
         """Allow no drop with the cure."""
         judge.at_most("dropped by the kernel (RcvbufErrors)", "cured_dropped", 0, "datagrams")
+        judge.at_least("arrived", "cured_megabytes", judge.parameters["megabytes"] * ARRIVED, "MB")
         judge.report("upload", "cured_mbps", "Mbit/s")
         judge.report("with rcvbuf=default: dropped", "default_buffer_dropped", "datagrams")
         judge.report("with rcvbuf=default: upload", "default_buffer_mbps", "Mbit/s")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from netlab import iperf
+from netlab.errors import LabError
 from netlab.experiment import Experiment, Parameter, Trial, Up
 from netlab.judge import Judge
 
@@ -45,6 +46,8 @@ class Throughput(Experiment):
             congestion=str(trial.parameters["congestion"]),
         )
         case = f"{flows}_{way}"
+        if not flow.mbps:
+            raise LabError(f"nothing arrived, {flows} flows {way}")
         trial.metric(f"mbps_{case}", flow.mbps, "Mbit/s")
         trial.points("Mbit/s", flow.series, since=since)
         seconds = trial.parameters["seconds"]
