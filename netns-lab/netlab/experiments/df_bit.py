@@ -62,12 +62,17 @@ def _only_ipv4_works(site: Site) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Situation:
-    """One way to provoke the fault. by_name: the server's name has addresses of both families."""
+    """One way to provoke the fault.
+
+    by_name: the server's name has addresses of both families. is_limited: the link has a rate that a capture can
+    keep up with.
+    """
 
     name: str
     what: str
     provoke: Callable[[Trial, Up], None]
     by_name: bool = False
+    is_limited: bool = False
     needs: Feature | None = Feature.DEVICE
     prepare: Callable[[Site], None] | None = None
 
@@ -88,7 +93,7 @@ SITUATIONS: Final = (
     ),
     _Situation(name="cached", what=f"after a cached path MTU of {CACHED_MTU}", provoke=_after_cached_mtu),
     _Situation(name="oversize", what="larger than the device", provoke=_larger_than_device),
-    _Situation(name="segmented", what="bulk transfer (UDP_SEGMENT)", provoke=_bulk, needs=None),
+    _Situation(name="segmented", what="bulk transfer (UDP_SEGMENT)", provoke=_bulk, is_limited=True, needs=None),
 )
 
 
@@ -104,15 +109,19 @@ class DfBit(Experiment):
     title: ClassVar[str] = "Don't Fragment on the wire: native, by name, cached path MTU, oversize, segmented"
     parameters: ClassVar[Mapping[str, Parameter]] = {
         "seconds": Parameter(2.0, "of bulk transfer in each direction"),
+        "rate_mbps": Parameter(100.0, "of the link of the bulk transfer"),
+        "rtt_ms": Parameter(10.0, "of the link of the bulk transfer"),
     }
 
     def measure(self, trial: Trial) -> None:
         """Go through the situations, each on a fresh network: the kernel remembers path MTUs for minutes."""
+        limited = trial.shape(trial.parameters["rate_mbps"] * 1e6, trial.parameters["rtt_ms"] / 1e3)
         for situation in SITUATIONS:
             if not situation.applies(trial):
                 trial.say(f"{situation.name}: left out, as it lacks {situation.needs and situation.needs.value}")
                 continue
-            with trial.bring_up("path", by_name=situation.by_name, prepare=situation.prepare) as up:
+            shape = limited if situation.is_limited else None
+            with trial.bring_up("path", shape=shape, by_name=situation.by_name, prepare=situation.prepare) as up:
                 self._look(trial, up, situation)
 
     def _look(self, trial: Trial, up: Up, situation: _Situation) -> None:
