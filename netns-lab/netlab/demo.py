@@ -1,4 +1,4 @@
-"""`lab demo`: a tunnel between two hosts, shown step by step in about a minute."""
+"""`lab demo`: a tunnel between two hosts, shown step by step in half a minute."""
 
 from __future__ import annotations
 

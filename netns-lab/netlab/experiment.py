@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from abc import ABC, abstractmethod
@@ -42,8 +43,11 @@ class Parameter:
     about: str
 
     def parse(self, text: str) -> float | int | str:
-        """Return the value of a text, in the default's type; ValueError if it is none."""
-        return type(self.default)(text)
+        """Return the value of a text, in the default's type; ValueError if it is none, negative or infinite."""
+        value = type(self.default)(text)
+        if not isinstance(value, str) and not 0 <= value < math.inf:
+            raise ValueError(f"{text} is negative or not finite")
+        return value
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,8 +144,11 @@ class Trial:
         self.sample.series.setdefault(name, []).extend((since + at, value) for at, value in points)
 
     def shape(self, rate_bps: float, rtt_s: float, **settings: Any) -> Shape:
-        """Return a link's shape with this run's seed."""
-        return Shape.of(rate_bps, rtt_s, **settings).but(seed=self.seed)
+        """Return a link's shape with this run's seed; LabError if there can be no such link."""
+        try:
+            return Shape.of(rate_bps, rtt_s, **settings).but(seed=self.seed)
+        except ValueError as error:  # of parameters given by --set
+            raise LabError(f"there is no such link: {error}") from error
 
     @contextmanager
     def network(

@@ -13,7 +13,9 @@ import matplotlib
 matplotlib.use("Agg")  # no display is needed
 
 import matplotlib.pyplot as pyplot
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from netlab.errors import LabError
 from netlab.results import Outcome
 from netlab.runner import Report
 
@@ -27,6 +29,13 @@ GAP: Final = 2.5
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+def check(file: Path) -> None:
+    """Raise LabError if a file's name does not end like that of a picture that can be drawn."""
+    kinds = sorted(FigureCanvasAgg.get_supported_filetypes())
+    if file.suffix[1:].lower() not in kinds:
+        raise LabError(f"--plot {file}: its name must end with one of: .{', .'.join(kinds)}")
 
 
 def draw(reports: Sequence[Report], file: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -91,7 +92,7 @@ def write_json(reports: Sequence[Report], file: Path) -> None:
         "verdict": verdict_of(reports).name.lower(),
         "experiments": [report.as_dict() for report in reports],
     }
-    file.write_text(json.dumps(found, indent=1) + "\n")
+    file.write_text(json.dumps(_plain(found), indent=1, allow_nan=False) + "\n")
 
 
 def print_summary(reports: Sequence[Report]) -> None:
@@ -104,7 +105,20 @@ def print_summary(reports: Sequence[Report]) -> None:
         ]
         print("\n" + table.render(("", "experiment", "tunnel", "verdict"), rows), flush=True)
     words = {Verdict.HOLDS: "every criterion holds", Verdict.FAILS: "FAILS", Verdict.INCONCLUSIVE: "inconclusive"}
-    print(f"\nverdict: {words[verdict_of(reports)]}", flush=True)
+    verdict = verdict_of(reports)
+    criteria = [c for report in reports for outcome in report.outcomes for c in outcome.criteria]
+    if verdict is Verdict.HOLDS and all(criterion.bound == "-" for criterion in criteria):
+        words[verdict] = "no criterion applied, so none failed"
+    print(f"\nverdict: {words[verdict]}", flush=True)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON can say it: it has neither infinity nor NaN, which become words."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _run_one(experiment: Experiment, plan: Plan) -> Report:
@@ -233,5 +247,6 @@ def _parse(experiment: Experiment, name: str, text: str) -> Any:
     try:
         return experiment.parameters[name].parse(text)
     except ValueError as error:
-        kind = type(experiment.parameters[name].default).__name__
-        raise LabError(f"--set {name}={text}: not a value of type {kind}") from error
+        kinds = {int: "a whole number, not negative", float: "a number, not negative", str: "text"}
+        kind = kinds[type(experiment.parameters[name].default)]
+        raise LabError(f"--set {name}={text}: it must be {kind}") from error

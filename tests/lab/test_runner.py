@@ -140,5 +140,18 @@ def test_json_has_machine_parameters_seed_metrics_series_events_and_criteria(tmp
     assert report["tunnels"][0]["criteria"][0]["verdict"] == "holds"
 
 
+def test_json_has_neither_nan_nor_infinity(tmp_path):
+    class Endless(Fake):
+        def measure(self, trial: Trial) -> None:
+            trial.metric("answer", float("inf"))
+            trial.points("doubt", [(0.0, float("nan"))], since=0.0)
+
+    file = tmp_path / "found.json"
+    runner.write_json(run(Endless()), file)
+    sample = json.loads(file.read_text(), parse_constant=pytest.fail)["experiments"][0]["tunnels"][0]["runs"][0]
+    assert sample["metrics"] == {"answer": "inf"}
+    assert sample["series"] == {"doubt": [[0.0, "nan"]]}
+
+
 def test_openvpn_says_what_it_lacks():
     assert {feature.name for feature in OpenVpn.lacks} == {"NAMES", "ABLATIONS"}
