@@ -8,6 +8,7 @@ seen everything must check it. Only heads are kept (wire.SNAP_LENGTH), about 300
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -18,6 +19,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from netlab import namespace, wire
+from netlab.errors import LabError
 from netlab.host import Host
 from netlab.wire import Packet
 
@@ -32,10 +34,15 @@ RECEIVE_BUFFER: Final = 64 * 1024 * 1024
 
 
 class Capture:
-    """What passes one device of a host, from entering the context to leaving it."""
+    """What passes one device of a host, from entering the context to leaving it.
+
+    Leaving raises LabError if reading has failed meanwhile, unless something else is being raised.
+    """
 
     def __init__(self, host: Host, device: str) -> None:
         self.dropped = 0
+        self._failure: OSError | None = None
+        self._device = f"{device} of {host.name}"
         self._raw: list[tuple[float, bool, int, bytes]] = []
         with namespace.entered(host.namespace):
             self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
@@ -59,6 +66,8 @@ class Capture:
         self.dropped += struct.unpack("II", statistics)[1]
         self._socket.close()
         os.close(self._wake)
+        if self._failure is not None and error is None:
+            raise LabError(f"the capture on {self._device} has failed: {self._failure}") from self._failure
 
     def packets(self, since: float = 0.0, until: float = float("inf")) -> list[Packet]:
         """Return what has passed between two times (seconds since the epoch), in order of time."""
@@ -75,7 +84,11 @@ class Capture:
         poll.register(self._wake, select.POLLIN)
         while True:
             ready = dict(poll.poll())
-            self._drain()
+            try:
+                self._drain()
+            except OSError as error:
+                self._failure = error
+                return
             if self._wake in ready:  # the other end is closed
                 return
 
@@ -84,7 +97,12 @@ class Capture:
         with contextlib.suppress(BlockingIOError):
             while True:
                 # With MSG_TRUNC the length returned is the packet's own.
-                length, extra, _, address = self._socket.recvmsg_into([buffer], 64, socket.MSG_TRUNC)
+                try:
+                    length, extra, _, address = self._socket.recvmsg_into([buffer], 64, socket.MSG_TRUNC)
+                except OSError as error:
+                    if error.errno != errno.ENETDOWN:
+                        raise
+                    continue  # said once when the device is switched off; it goes on when it is on again
                 if address[1] not in (ETH_P_IP, ETH_P_IPV6):
                     continue
                 at = _time_stamp(extra)

@@ -146,7 +146,6 @@ class _Demo:
             raise StepFailed("not even 1000 bytes passed")
         with Capture(self.path.router_host, self.path.at_router_near.device) as capture:
             result = ping(self.c, target, size=best)
-            time.sleep(0.05)
         outer = [packet for packet in capture.packets() if packet.protocol == UDP and packet.length >= best]
         up = [packet.length for packet in outer if packet.destination == self.path.at_server.ipv4.ip]
         if not result.ok or not up:

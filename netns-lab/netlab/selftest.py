@@ -63,7 +63,7 @@ class SelfTest(Experiment):
     def _delay(self, trial: Trial, site: Site) -> None:
         for version in (4, 6):
             with Pinger(site.client, site.server_address(version), interval=0.02) as pinger:
-                time.sleep(4)
+                trial.wait(4)
             replies = pinger.replies()
             trial.metric(f"p50_v{version}", replies.percentile(0.5), "ms")
             trial.metric(f"p95_v{version}", replies.percentile(0.95), "ms")
@@ -144,11 +144,11 @@ class SelfTest(Experiment):
     def _change(self, trial: Trial, site: Site, shape: Shape) -> None:
         """Halve the delay while packets are under way: none may be lost, and it must work at once."""
         with Pinger(site.client, site.server_address(4), interval=0.02) as pinger:
-            time.sleep(1)
+            trial.wait(1)
             trial.event("delay halved")
             site.path.set_shape(shape.but(delay_s=shape.delay_s / 2))
             changed = time.time()
-            time.sleep(2)
+            trial.wait(2)
         replies = pinger.replies()
         later = [rtt for at, rtt in replies.rtts if at > changed + 0.2]
         trial.metric("lost_in_change", replies.lost + replies.not_sent)

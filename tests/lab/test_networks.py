@@ -6,13 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 
 from netlab import ledger, namespace
 from netlab.capture import Capture
-from netlab.errors import NotReadyError
+from netlab.errors import LabError, NotReadyError
 from netlab.network import Network
 from netlab.pings import largest, ping
 from netlab.shape import Shape
@@ -125,6 +126,43 @@ def test_capture_sees_each_packet_with_its_size_and_direction():
         seen = [(packet.length, packet.outgoing) for packet in capture.packets() if packet.version == 4]
         assert seen == [(777, False), (777, True)]
         assert capture.dropped == 0
+
+
+def test_capture_goes_on_when_its_device_is_switched_off_and_on():
+    with Network() as network:
+        site = TOPOLOGIES["path"].build(network)
+        end = site.path.at_router_near
+        with Capture(end.host, end.device) as capture:
+            ping(site.client, site.server_address(4), size=777)
+            site.path.set_carrier(False)
+            site.path.set_carrier(True)
+            assert ping(site.client, site.server_address(4), size=888).ok
+        seen = [packet.length for packet in capture.packets() if packet.version == 4]
+        assert seen == [777, 777, 888, 888]
+
+
+def test_capture_that_cannot_be_read_says_so():
+    with Network() as network:
+        host = network.host("a")
+        capture = Capture(host, "lo")
+        capture._drain = fail_to_read
+        with pytest.raises(LabError, match="capture on lo of a has failed"), capture:
+            ping(host, ip_address("127.0.0.1"))
+
+
+def fail_to_read() -> None:
+    raise OSError("as it were")
+
+
+def test_emulator_that_died_is_no_fault_of_the_tunnel():
+    with Network(backend="emulator") as network:
+        site = TOPOLOGIES["path"].build(network)
+        site.path.set_shape(Shape(delay_s=0.001))
+        backend = network.backend(site.path.router_host)
+        assert backend.unintended_drops(site.path.router_host) == 0
+        backend._process.stop()
+        with pytest.raises(LabError, match="the emulator ended with code"):
+            backend.unintended_drops(site.path.router_host)
 
 
 def test_names_are_known_to_one_host_alone():

@@ -73,7 +73,9 @@ class EmulatorBackend(Backend):
         )
 
     def unintended_drops(self, host: Host) -> int:
-        """Return what the kernel could not queue for us, or not hand over."""
+        """Return what the kernel could not queue for us, or not hand over; LabError if the process has died."""
+        if self._process.code is not None:
+            raise LabError(f"the emulator ended with code {self._process.code}:\n{self._process.last_lines()}")
         lines = namespace.read_proc_net(host.namespace, "netfilter/nfnetlink_queue").splitlines()
         return sum(int(dropped) for line in lines for dropped in line.split()[5:7])
 
