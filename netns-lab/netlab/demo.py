@@ -24,6 +24,9 @@ from netlab.wire import UDP
 
 FILE_SIZE: Final = 20_000_000
 HTTP_PORT: Final = 8080
+QUEUE_DROPS: Final = (
+    "(queue-...: the sender was faster than the tunnel, and slowed down then; docs/debugging.md has all reasons)"
+)
 
 PICTURE: Final = """
    c ───────── r ───────── s ───────── h        c  the client, with `qtunnel connect`
@@ -217,4 +220,7 @@ def _status(side: QTunnelServer | QTunnelClient) -> str:
     done = side.status()
     if not done.ok:
         raise StepFailed(f"exit code {done.code}: {done.output.strip()}")
-    return "\n" + "\n".join(f"       {line}".rstrip() for line in done.stdout.rstrip().splitlines()) + "\n      "
+    lines = done.stdout.rstrip().splitlines()
+    if any(line.split()[:1] == ["drops"] and "queue-" in line for line in lines):
+        lines.append(QUEUE_DROPS)
+    return "\n" + "\n".join(f"       {line}".rstrip() for line in lines) + "\n      "

@@ -45,7 +45,8 @@ def draw(reports: Sequence[Report], file: Path) -> None:
     for axes, (report, name) in zip(rows[:, 0], panels, strict=False):
         _draw_panel(axes, report, name)
     if not panels:
-        rows[0, 0].text(0.5, 0.5, "no series were measured", ha="center")
+        rows[0, 0].text(0.5, 0.5, "nothing here was measured over time", ha="center")
+        rows[0, 0].set_axis_off()
     figure.tight_layout()
     figure.savefig(file, dpi=110)
     pyplot.close(figure)
@@ -68,7 +69,8 @@ def _draw_panel(axes: Axes, report: Report, name: str) -> None:
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
-    axes.legend(loc="upper right", fontsize=8)
+    # Above the panel, where it covers nothing.
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, frameon=False, fontsize=8)
 
 
 def _draw_outcome(axes: Axes, outcome: Outcome, name: str, colour: str) -> None:
@@ -90,8 +92,9 @@ def _draw_outcome(axes: Axes, outcome: Outcome, name: str, colour: str) -> None:
             xycoords=("data", "axes fraction"),
             rotation=90,
             fontsize=6,
+            color=colour,
             va="top" if is_high else "bottom",
-            ha="right",
+            ha="left",  # the first event is at the left edge
             clip_on=True,
         )
 
