@@ -67,11 +67,14 @@ class Ledger:
         STATE_DIRECTORY.mkdir(mode=0o700, parents=True, exist_ok=True)
         while True:
             ledger = cls(tag=secrets.token_hex(2), owner=Process.of(os.getpid()))
+            # The file appears with its content: without an owner `lab clean` would take it for a dead run's.
+            ledger._write_new()
             try:
-                ledger.file.touch(mode=0o600, exist_ok=False)
+                ledger.file.hardlink_to(ledger._new_file)
             except FileExistsError:
                 continue
-            ledger._write()
+            finally:
+                ledger._new_file.unlink()
             ledger.directory.mkdir(mode=0o700)
             return ledger
 
@@ -108,6 +111,7 @@ class Ledger:
         if self.directory.exists():
             shutil.rmtree(self.directory, ignore_errors=True)
             removed.append(f"directory {self.directory}")
+        self._new_file.unlink(missing_ok=True)  # of a run killed while it wrote
         self.file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # another run's file is in it
             STATE_DIRECTORY.rmdir()
@@ -122,10 +126,17 @@ class Ledger:
         known.pop(os.getpid(), None)
         return list(known.values())
 
+    @property
+    def _new_file(self) -> Path:
+        return STATE_DIRECTORY / f"{self.tag}.new.{self.owner.pid}"
+
     def _write(self) -> None:
-        new = self.file.with_suffix(".new")
-        new.write_text(json.dumps(asdict(self)) + "\n")
-        new.replace(self.file)
+        self._write_new()
+        self._new_file.replace(self.file)
+
+    def _write_new(self) -> None:
+        self._new_file.touch(mode=0o600)
+        self._new_file.write_text(json.dumps(asdict(self)) + "\n")
 
 
 def ledgers() -> Iterator[Ledger]:
@@ -149,6 +160,10 @@ def clean() -> list[str]:
     for ledger in ledgers():
         if not ledger.owner.is_alive():
             removed += [f"run {ledger.tag}: {what}" for what in ledger.take_down()]
+    for file in STATE_DIRECTORY.glob("*.new.*"):  # of a run killed before it had a state file
+        if not start_time(int(file.suffix[1:])):
+            file.unlink(missing_ok=True)
+            removed.append(f"file {file}")
     return removed
 
 

@@ -233,6 +233,26 @@ def test_signal_takes_everything_down(number):
     assert not (ledger.STATE_DIRECTORY / f"{tag}.json").exists()
 
 
+def test_state_file_names_its_owner_from_the_first_moment(monkeypatch):
+    # Without one, `lab clean` in another process would take down a run that is just beginning.
+    seen = []
+    monkeypatch.setattr(Path, "hardlink_to", lambda self, new: seen.append(json.loads(new.read_text())["owner"]))
+    monkeypatch.setattr(
+        Path, "touch", lambda self, **_: seen.append(self.name) if self.suffix == ".json" else None
+    )
+    opened = ledger.Ledger.open()
+    opened.take_down()
+    assert seen == [{"pid": os.getpid(), "started": ledger.start_time(os.getpid())}]
+
+
+def test_half_written_state_of_a_killed_run_goes_with_it():
+    opened = ledger.Ledger.open()
+    new = ledger.STATE_DIRECTORY / f"{opened.tag}.new.{os.getpid()}"
+    new.write_text("{")
+    opened.take_down()
+    assert not new.exists()
+
+
 def test_clean_removes_what_a_killed_run_left_and_nothing_of_one_that_lives():
     killed, dead_tag = start_a_run()
     living, living_tag = start_a_run()
