@@ -7,7 +7,6 @@ large send buffer and keeps its schedule; an echo that could not be sent is coun
 from __future__ import annotations
 
 import contextlib
-import itertools
 import select
 import socket
 import statistics
@@ -36,7 +35,6 @@ class Replies:
     sent: int
     not_sent: int
     rtts: list[tuple[float, float]]
-    ended: float
 
     @property
     def lost(self) -> int:
@@ -50,11 +48,6 @@ class Replies:
         return statistics.quantiles([rtt for _, rtt in self.rtts], n=1000, method="inclusive")[
             int(share * 1000) - 1
         ]
-
-    def longest_gap(self) -> float:
-        """Return the longest time between two replies' sending (ms), up to the end of the test."""
-        times = [at for at, _ in self.rtts] + [self.ended]
-        return max((b - a for a, b in itertools.pairwise(times)), default=float("inf")) * 1e3
 
 
 class Pinger:
@@ -92,7 +85,7 @@ class Pinger:
     def replies(self) -> Replies:
         """Return what has come back; to be called after the end."""
         rtts = [(self._sent[number], rtt) for number, rtt in sorted(self._rtts.items())]
-        return Replies(sent=len(self._sent), not_sent=self._not_sent, rtts=rtts, ended=self._last)
+        return Replies(sent=len(self._sent), not_sent=self._not_sent, rtts=rtts)
 
     def _run(self) -> None:
         next_at = time.monotonic()
@@ -103,7 +96,6 @@ class Pinger:
                 # After a stall of ours the schedule goes on from now, not in a burst.
                 next_at = max(next_at + self._interval, now)
             self._receive(max(0.0, next_at - time.monotonic()))
-        self._last = time.time()
         deadline = time.monotonic() + 1.0
         while (left := deadline - time.monotonic()) > 0 and len(self._rtts) < len(self._sent):
             self._receive(left)

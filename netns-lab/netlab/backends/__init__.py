@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from netlab.backends.base import Backend, Counters
+from netlab.backends.base import Backend
 from netlab.backends.emulator import EmulatorBackend
 from netlab.backends.netem import NetemBackend
 from netlab.host import Host
 from netlab.ledger import Ledger
 
-__all__ = ["BACKENDS", "Backend", "Counters", "choose"]
+__all__ = ["BACKENDS", "Backend", "choose"]
 
 BACKENDS: dict[str, type[Backend]] = {"netem": NetemBackend, "emulator": EmulatorBackend}
 

@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar
 
 from netlab.host import Host
 from netlab.ledger import Ledger
 from netlab.shape import Shape
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counters:
-    """What one direction of a link has done since it was attached.
-
-    dropped: packets lost on purpose or because the queue was full; overflowed: the latter alone, None where the
-    back end does not tell them apart. latest_s: how late a packet was at worst, where known.
-    """
-
-    packets: int
-    bytes: int
-    dropped: int
-    overflowed: int | None
-    latest_s: float | None
 
 
 class Backend(ABC):
@@ -46,10 +30,6 @@ class Backend(ABC):
     @abstractmethod
     def change(self, host: Host, device: str, shape: Shape) -> None:
         """Change the shape while packets are under way."""
-
-    @abstractmethod
-    def counters(self, host: Host, device: str) -> Counters:
-        """Return what has happened on a device."""
 
     @abstractmethod
     def unintended_drops(self, host: Host) -> int:

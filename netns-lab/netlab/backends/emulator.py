@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from netlab import namespace
-from netlab.backends.base import Backend, Counters
+from netlab.backends.base import Backend
 from netlab.daemon import Daemon
 from netlab.errors import LabError
 from netlab.host import Host
@@ -61,17 +61,6 @@ class EmulatorBackend(Backend):
         """Tell the process; packets under way keep their time."""
         self._ask("change", _port(host, device), shape=shape.as_dict())
 
-    def counters(self, host: Host, device: str) -> Counters:
-        """Ask the process."""
-        found = self._ask("counters")["ports"][_port(host, device)]
-        return Counters(
-            packets=found["packets"],
-            bytes=found["bytes"],
-            dropped=found["lost"] + found["overflowed"],
-            overflowed=found["overflowed"],
-            latest_s=found["latest_s"],
-        )
-
     def unintended_drops(self, host: Host) -> int:
         """Return what the kernel could not queue for us, or not hand over; LabError if the process has died."""
         if self._process.code is not None:
@@ -81,7 +70,7 @@ class EmulatorBackend(Backend):
 
     def cpu_seconds(self) -> float | None:
         """Return the process's CPU time."""
-        return float(self._ask("counters")["cpu_s"])
+        return float(self._ask("cpu")["cpu_s"])
 
     def close(self) -> None:
         """End the process."""

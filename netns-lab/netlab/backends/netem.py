@@ -6,11 +6,10 @@ packets and includes those in the delay line.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from netlab.backends.base import Backend, Counters
+from netlab.backends.base import Backend
 from netlab.host import Host
 from netlab.shape import FULL_FRAME, UNLIMITED_PACKETS, Shape
 
@@ -37,18 +36,6 @@ class NetemBackend(Backend):
     def change(self, host: Host, device: str, shape: Shape) -> None:
         """Change the disciplines in place."""
         self._set("change", host, device, shape)
-
-    def counters(self, host: Host, device: str) -> Counters:
-        """Read the root discipline's counters."""
-        shown = host.run(["tc", "-s", "-j", "qdisc", "show", "dev", device]).stdout
-        root = next(entry for entry in json.loads(shown) if entry.get("root"))
-        return Counters(
-            packets=root["packets"] + root["drops"],
-            bytes=root["bytes"],
-            dropped=sum(entry["drops"] for entry in json.loads(shown)),
-            overflowed=None,
-            latest_s=None,
-        )
 
     def unintended_drops(self, host: Host) -> int:
         """Return none: the kernel keeps up with itself."""

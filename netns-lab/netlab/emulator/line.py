@@ -26,11 +26,8 @@ class Line:
 
     def __init__(self, shape: Shape) -> None:
         self.packets = 0
-        self.bytes = 0
         self.lost = 0
         self.overflowed = 0
-        self.reordered = 0
-        self.most_waiting = 0
         self._random = random.Random(shape.seed)
         self._line: deque[tuple[float, int]] = deque()
         self._occupied: deque[float] = deque()  # due times of what was there at the last arrival
@@ -50,7 +47,6 @@ class Line:
         """Decide about a packet of length bytes (IP) that arrived at a time; packet is its id for release."""
         shape = self.shape
         self.packets += 1
-        self.bytes += length
         if shape.loss and self._random.random() < shape.loss:
             self.lost += 1
             return Fate.DROPPED
@@ -65,15 +61,12 @@ class Line:
             self.overflowed += 1
             return Fate.DROPPED
         if shape.reorder and self._random.random() < shape.reorder:
-            self.reordered += 1
             return Fate.PASSED
         self._free = free + size * self._byte_time
         # After the delay was lowered nothing overtakes: the line stays first in first out.
         due = self._last_due = max(self._free + shape.delay_s, self._last_due)
         self._line.append((due, packet))
         occupied.append(due)
-        if len(occupied) > self.most_waiting:
-            self.most_waiting = len(occupied)
         return Fate.QUEUED
 
     def next_due(self) -> float | None:

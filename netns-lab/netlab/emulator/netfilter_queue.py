@@ -65,10 +65,6 @@ class NetfilterQueue:
         """Return the descriptor, to wait for packets."""
         return self._socket.fileno()
 
-    def close(self) -> None:
-        """Close the queue; packets still held are dropped by the kernel."""
-        self._socket.close()
-
     def receive(self) -> list[tuple[int, int, float]]:
         """Return the packets that have come: id, IP length, and arrival (seconds since the epoch; 0 = unknown)."""
         found: list[tuple[int, int, float]] = []

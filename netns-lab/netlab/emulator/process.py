@@ -34,7 +34,6 @@ class Port:
     def __init__(self, queue: NetfilterQueue, shape: Shape) -> None:
         self.queue = queue
         self.line = Line(shape)
-        self.latest = 0.0
         self._last_arrival = 0.0
 
     def read(self, now: float, offset: float) -> None:
@@ -52,23 +51,7 @@ class Port:
     def release(self, now: float) -> None:
         """Let go what is due."""
         if (due := self.line.release(now)) is not None:
-            packet, late = due
-            self.queue.accept_up_to(packet)
-            self.latest = max(self.latest, late)
-
-    def counters(self) -> dict[str, float]:
-        """Return what has happened, and forget the worst lateness."""
-        line = self.line
-        latest, self.latest = self.latest, 0.0
-        return {
-            "packets": line.packets,
-            "bytes": line.bytes,
-            "lost": line.lost,
-            "overflowed": line.overflowed,
-            "reordered": line.reordered,
-            "most_waiting": line.most_waiting,
-            "latest_s": latest,
-        }
+            self.queue.accept_up_to(due[0])
 
 
 class Emulator:
@@ -124,11 +107,8 @@ class Emulator:
                 self._ports[name] = Port(queue, Shape.from_dict(request["shape"]))
             case "change":
                 self._ports[name].line.change(Shape.from_dict(request["shape"]))
-            case "remove":
-                self._ports.pop(name).queue.close()
-            case "counters":
-                used = time.process_time()
-                return {"cpu_s": used, "ports": {name: port.counters() for name, port in self._ports.items()}}
+            case "cpu":
+                return {"cpu_s": time.process_time()}
             case unknown:
                 raise ValueError(f"cannot do {unknown!r}")
         return {}

@@ -72,7 +72,7 @@ class Options:
 
 
 class Tunnel(ABC):
-    """One server and its clients on a site. The network ends their processes; stop() does so earlier."""
+    """One server and its clients on a site. The network ends their processes."""
 
     name: ClassVar[str]
     about: ClassVar[str]
@@ -112,11 +112,3 @@ class Tunnel(ABC):
     def handshake_rate(self, count: int) -> float:
         """Return how many clients a second the server takes on, from count connections one after another."""
         raise NotApplicable("the lab cannot make handshakes alone with it")
-
-    def stop(self) -> None:
-        """End clients, then the server, as its users would."""
-        for client in self.clients:
-            if client.daemon is not None:
-                client.daemon.stop()
-        if self.server is not None:
-            self.server.stop()
