@@ -17,6 +17,7 @@ from netlab import command, namespace
 from netlab.addresses import IPAddress, IPInterface, IPNetwork
 from netlab.command import Completed
 from netlab.daemon import Daemon
+from netlab.errors import LabError
 from netlab.ledger import Ledger
 
 NO_DAD: Final = 0x02
@@ -62,10 +63,10 @@ class Host:
     # Links, addresses, routes
 
     def index(self, device: str) -> int:
-        """Return a device's number."""
+        """Return a device's number; LabError if there is none."""
         found: list[int] = self.netlink.link_lookup(ifname=device)
         if not found:
-            raise LookupError(f"host {self.name} has no device {device}")
+            raise LabError(f"host {self.name} has no device {device}")
         return found[0]
 
     def set_up(self, device: str) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from pyroute2.netlink.exceptions import NetlinkError
+
 from netlab.errors import LabError
 from netlab.network import Network
 from netlab.path import Path
@@ -73,7 +75,7 @@ def _prompt(site: Site) -> None:
             return
         try:
             obey(site, words)
-        except (LabError, ValueError) as error:
+        except (LabError, ValueError, NetlinkError) as error:  # the latter: what the kernel refuses
             print(f"{error}; see help")
 
 
@@ -120,7 +122,7 @@ def _shape(words: list[str]) -> Shape:
     for word in words:
         key, _, value = word.partition("=")
         if key not in settings:
-            raise LabError(f"no setting {key}")
+            raise LabError(f"no setting {key}; there are: {', '.join(settings)}")
         settings[key] = float(value)
     shape = Shape.of(settings["rate"] * 1e6, settings["rtt"] / 1e3, queue_bdp=settings["queue"])
     return replace(shape, loss=settings["loss"] / 100, reorder=settings["reorder"] / 100)
