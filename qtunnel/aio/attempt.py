@@ -168,7 +168,7 @@ def _worst(errors: list[QTunnelError]) -> QTunnelError:
                 return error
     if len(errors) > 1:
         return ConnectionFailedError("; ".join(dict.fromkeys(str(error) for error in errors)))
-    return errors[0] if errors else ConnectionFailedError("The server has no address to try")
+    return errors[0] if errors else ConnectionFailedError("the server has no address to try")
 
 
 def closed_error(event: Closed) -> QTunnelError:

@@ -358,7 +358,7 @@ class TunnelClient:
         payload = udp_payload(mtu, version)
         if payload < MIN_UDP_PAYLOAD:
             raise SystemSetupError(
-                f"The path to {address_text(remote)} carries IP packets of {mtu} bytes, and QUIC needs "
+                f"the path to {address_text(remote)} carries IP packets of {mtu} bytes, and QUIC needs "
                 f"{link_mtu(MIN_UDP_PAYLOAD, version)}",
                 remedy="Raise path_mtu or the interface's MTU",
             )

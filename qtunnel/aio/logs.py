@@ -36,13 +36,13 @@ class ConnectionLogs:
         self._qlog_dir = None if config.qlog_dir is None else Path(config.qlog_dir)
         if self._qlog_dir is not None and not self._qlog_dir.is_dir():
             raise SystemSetupError(
-                f"The qlog directory {self._qlog_dir} does not exist", remedy=f"Type: mkdir -p {self._qlog_dir}"
+                f"the qlog directory {self._qlog_dir} does not exist", remedy=f"Type: mkdir -p {self._qlog_dir}"
             )
         if self._secrets is not None:
             try:
                 self._file(self._secrets)
             except OSError as error:
-                raise SystemSetupError(f"Cannot write {self._secrets}: {error.strerror}") from error
+                raise SystemSetupError(f"cannot write {self._secrets}: {error.strerror}") from error
 
     @property
     def secrets(self) -> Callable[[str], None] | None:

@@ -42,7 +42,7 @@ class ServerName:
         except (OSError, UnicodeError) as error:  # TimeoutError is an OSError
             reason = getattr(error, "strerror", None) or str(error) or "no answer"
             if not self._known:
-                raise ConnectionFailedError(f"Cannot find the address of {self._host!r}: {reason}") from error
+                raise ConnectionFailedError(f"cannot find the address of {self._host!r}: {reason}") from error
             logger.info("cannot find the address of %s (%s): trying where it was", self._host, reason)
         return list(self._known)
 

@@ -270,7 +270,7 @@ class TunnelServer:
         payload = udp_payload(mtu, 4)
         if payload < MIN_UDP_PAYLOAD:
             raise SystemSetupError(
-                f"The path carries IP packets of {mtu} bytes, and QUIC needs {link_mtu(MIN_UDP_PAYLOAD, 4)}",
+                f"the path carries IP packets of {mtu} bytes, and QUIC needs {link_mtu(MIN_UDP_PAYLOAD, 4)}",
                 remedy="Raise path_mtu or the interface's MTU",
             )
         return payload

@@ -410,6 +410,8 @@ class Connection(PlaneCore):
     def _report(self, cause: CloseCause, error_code: int, is_application: bool, reason: str) -> None:
         if self.closed is None:
             text = reason or error_name(error_code, is_application=is_application)
+            if cause is not CloseCause.PEER:
+                text = _within_a_sentence(text)
             self.closed = ConnectionClosed(cause, int(error_code), is_application, text)
             self.on_closed()
 
@@ -459,6 +461,11 @@ def error_name(error_code: int, *, is_application: bool) -> str:
         return (ErrorCode if is_application else QuicErrorCode)(error_code).name
     except ValueError:
         return f"error {error_code:#x}"
+
+
+def _within_a_sentence(text: str) -> str:
+    """Return a text of aioquic, which begins with a capital, as it reads after a colon; names stay as they are."""
+    return text[:1].lower() + text[1:] if text.partition(" ")[0].istitle() else text
 
 
 def _largest_payload(frame_size: int) -> int:

@@ -140,9 +140,9 @@ class ClientTunnel:
         if self._give_up_at is not None and now >= self._give_up_at:
             self._give_up_at = None
             if self.state is ClientState.OPENING:
-                self._fail(CloseReason.NO_ADDRESS, "The server accepted the request but assigned no address", now)
+                self._fail(CloseReason.NO_ADDRESS, "the server accepted the request but assigned no address", now)
             else:
-                self._fail(CloseReason.NO_ANSWER, "The server did not answer the request in time", now)
+                self._fail(CloseReason.NO_ANSWER, "the server did not answer the request in time", now)
         self._advance(now)
 
     def allow_request(self, now: float) -> None:
@@ -159,7 +159,7 @@ class ClientTunnel:
 
     def close(self, now: float) -> None:
         """End the tunnel and the connection. Send what datagrams_to_send returns."""
-        self._fail(CloseReason.LOCAL, "Closed by this side", now, error_code=H3_NO_ERROR)
+        self._fail(CloseReason.LOCAL, "closed by this side", now, error_code=H3_NO_ERROR)
 
     # what comes out
 
@@ -231,7 +231,7 @@ class ClientTunnel:
             try:
                 self._handle_event(event, now)
             except PeerProtocolError as error:
-                text = f"The server broke the protocol: {error}"
+                text = f"the server broke the protocol: {error}"
                 self._fail(CloseReason.PROTOCOL, text, now, error_code=error.error_code)
         session = self.session
         if session is None or self.state is ClientState.CLOSED:
@@ -240,14 +240,14 @@ class ClientTunnel:
             if session.is_settled(now):
                 self._come_up(session, now)
             elif session.refusal is not None:
-                self._fail(CloseReason.NO_ADDRESS, f"Nothing can be carried: {session.refusal}", now)
+                self._fail(CloseReason.NO_ADDRESS, f"nothing can be carried: {session.refusal}", now)
                 return
         session.advance(now)
         self._events += session.events
         session.events.clear()
         if self.state is ClientState.UP and not session.addresses:
             why = session.ipv6_refusal or "the server withdrew our addresses"
-            self._fail(CloseReason.NO_ADDRESS, f"Nothing can be carried: {why}", now)
+            self._fail(CloseReason.NO_ADDRESS, f"nothing can be carried: {why}", now)
 
     def _handle_event(self, event: HttpEvent, now: float) -> None:
         if self.state is ClientState.CLOSED:
@@ -269,10 +269,10 @@ class ClientTunnel:
             case DataReceived():
                 self._receive_data(event, now)
             case StreamReset():
-                text = f"The server reset the tunnel's stream (code {event.error_code:#x})"
+                text = f"the server reset the tunnel's stream (code {event.error_code:#x})"
                 self._fail(CloseReason.PEER, text, now)
             case GoawayReceived():
-                self._fail(CloseReason.SHUTDOWN, "The server is shutting down", now, error_code=H3_NO_ERROR)
+                self._fail(CloseReason.SHUTDOWN, "the server is shutting down", now, error_code=H3_NO_ERROR)
             case ConnectionClosed():
                 was_up = self.state is ClientState.UP
                 self._closed(*describe_close(event, was_up=was_up, remote=self.remote), now)
@@ -282,11 +282,11 @@ class ClientTunnel:
         if self.state is not ClientState.WAITING_FOR_SETTINGS or self._hold_request or settings is None:
             return
         if not settings.extended_connect:
-            text = "The server does not offer extended CONNECT (RFC 9220), so it is no CONNECT-IP proxy"
+            text = "the server does not offer extended CONNECT (RFC 9220), so it is no CONNECT-IP proxy"
             self._fail(CloseReason.UNSUPPORTED, text, now)
             return
         if not settings.datagrams:
-            text = "The server does not offer HTTP Datagrams (RFC 9297)"
+            text = "the server does not offer HTTP Datagrams (RFC 9297)"
             self._fail(CloseReason.UNSUPPORTED, text, now)
             return
         self._stream_id = self._connection.send_request(self._request)
@@ -304,7 +304,7 @@ class ClientTunnel:
             self._refused(error, now)
             return
         if event.end:
-            self._fail(CloseReason.PEER, "The server ended the tunnel with its answer", now)
+            self._fail(CloseReason.PEER, "the server ended the tunnel with its answer", now)
             return
         self._enter(ClientState.OPENING)
         self.session = ClientSession(
@@ -318,11 +318,11 @@ class ClientTunnel:
 
     def _refused(self, error: ResponseRejectedError, now: float) -> None:
         if error.status in (401, 403):
-            text = f"The server refused the token (status {error.status}). Ask its operator for a new join link"
+            text = f"the server refused the token (status {error.status}). Ask its operator for a new join link"
             self._fail(CloseReason.AUTHENTICATION, text, now, error_code=H3_NO_ERROR)
             return
         reason = CloseReason.PEER if error.status in RETRY_STATUS else CloseReason.REFUSED
-        self._fail(reason, f"The server refused the tunnel: {error}", now, error_code=H3_NO_ERROR)
+        self._fail(reason, f"the server refused the tunnel: {error}", now, error_code=H3_NO_ERROR)
 
     def _receive_data(self, event: DataReceived, now: float) -> None:
         session = self.session
@@ -332,7 +332,7 @@ class ClientTunnel:
         if packets:
             self._to_tun += session.stream.receive(packets, now)
         if session.ended:
-            self._fail(CloseReason.PEER, "The server ended the tunnel", now, error_code=H3_NO_ERROR)
+            self._fail(CloseReason.PEER, "the server ended the tunnel", now, error_code=H3_NO_ERROR)
 
     def _receive_packets(self, event: PacketsReceived, now: float) -> None:
         if self.session is None:

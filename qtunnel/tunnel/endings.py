@@ -23,28 +23,28 @@ def describe_close(event: ConnectionClosed, *, was_up: bool, remote: Address) ->
     where = address_text(remote)
     match event.cause:
         case CloseCause.HANDSHAKE_TIMEOUT:
-            return CloseReason.NO_ANSWER, f"No answer from {where}"
+            return CloseReason.NO_ANSWER, f"no answer from {where}"
         case CloseCause.IDLE_TIMEOUT:
-            return CloseReason.IDLE, f"Nothing heard from {where} for the idle timeout"
+            return CloseReason.IDLE, f"nothing heard from {where} for the idle timeout"
         case CloseCause.STATELESS_RESET:
-            return CloseReason.RESET, f"The server at {where} no longer knows this connection; has it restarted?"
+            return CloseReason.RESET, f"the server at {where} no longer knows this connection; has it restarted?"
         case CloseCause.NOT_VERIFIED:
-            return CloseReason.NOT_VERIFIED, f"The server at {where} could not be verified: {event.reason}"
+            return CloseReason.NOT_VERIFIED, f"the server at {where} could not be verified: {event.reason}"
         case CloseCause.TLS_ALERT:
-            return CloseReason.TLS, f"The TLS handshake with {where} failed: {event.reason}"
+            return CloseReason.TLS, f"the TLS handshake with {where} failed: {event.reason}"
         case CloseCause.LOCAL:
-            return CloseReason.PROTOCOL, f"Closed the connection to {where}: {event.reason}"
+            return CloseReason.PROTOCOL, f"closed the connection to {where}: {event.reason}"
         case CloseCause.PEER:
             return _describe_peer_close(event, was_up=was_up, where=where)
 
 
 def _describe_peer_close(event: ConnectionClosed, *, was_up: bool, where: str) -> tuple[CloseReason, str]:
     said = f"{event.reason}, " if event.reason else ""
-    text = f"The server at {where} closed the connection ({said}code {event.error_code:#x})"
+    text = f"the server at {where} closed the connection ({said}code {event.error_code:#x})"
     if event.is_application and event.error_code == H3_REQUEST_REJECTED and was_up:
         return (
             CloseReason.REPLACED,
-            f"The server at {where} closed this tunnel because the same user connected again from elsewhere. "
+            f"the server at {where} closed this tunnel because the same user connected again from elsewhere. "
             "Give each device a user of its own",
         )
     if event.is_application and event.error_code == _MQVPN_REFUSAL and not was_up:

@@ -116,7 +116,7 @@ def test_a_tunnel_for_ipv6_alone_comes_up_or_says_why_not(told: Told) -> None:
         return
     daemon = client.start(*options)
     assert daemon.wait() == ExitCode.UNREACHABLE
-    assert f"Nothing can be carried: {NO_IPV6.format(inner_mtu)}" in daemon.text()
+    assert f"nothing can be carried: {NO_IPV6.format(inner_mtu)}" in daemon.text()
 
 
 def test_outer_packets_never_exceed_the_size_and_are_never_fragments(told: Told) -> None:

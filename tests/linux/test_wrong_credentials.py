@@ -32,7 +32,7 @@ def test_a_wrong_token_ends_the_client_after_one_attempt(site: Site) -> None:
         assert daemon.wait() == ExitCode.REFUSED
         outer = [each for each in wire.packets(settle=1.0) if each.protocol == UDP and PORT in each.ports]
     client.profile.write_text(profile)
-    assert "The server refused the token (status 401). Ask its operator for a new join link" in daemon.text()
+    assert "the server refused the token (status 401). Ask its operator for a new join link" in daemon.text()
     assert daemon.text().count("connecting to") == 1
     assert len({each.ports[0] for each in outer if each.is_outgoing}) == 1  # one attempt, from one socket
     assert len(outer) < 40

@@ -178,7 +178,9 @@ class World:
     def wait_closed(self, host: SimHost, timeout: float = 60.0) -> Closed:
         """Let time pass until the host's tunnel has ended; return how."""
         self.network.run_until(lambda: events_of(host, Closed), timeout=timeout)
-        return events_of(host, Closed)[-1]
+        closed = events_of(host, Closed)[-1]
+        assert closed.text[0].islower(), closed.text  # it is written after "no tunnel: " and the like
+        return closed
 
 
 def client_of(host: SimHost) -> ClientTunnel:

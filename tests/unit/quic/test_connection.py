@@ -127,6 +127,7 @@ def test_silence_ends_a_connection_after_the_idle_timeout() -> None:
     began = pair.now
     closed = end_of_client(pair)
     assert closed.cause is CloseCause.IDLE_TIMEOUT
+    assert closed.reason == "idle timeout"
     assert 15 < pair.now - began <= 20.5
 
 
@@ -189,6 +190,28 @@ def test_a_long_reason_is_cut_and_the_close_still_leaves() -> None:
     assert closed is not None
     assert closed.reason == "\N{SNOWMAN}" * 53
     assert closed.error_code == 0x10C
+
+
+@pytest.mark.parametrize(
+    ("reason", "reported"),
+    [
+        ("Over stream data limit", "over stream data limit"),
+        ("ClientHello is bad", "ClientHello is bad"),
+        ("x", "x"),
+    ],
+)
+def test_what_aioquic_says_is_reported_as_it_reads_after_a_colon_and_sent_as_it_is(
+    reason: str, reported: str
+) -> None:
+    pair = QuicPair()
+    pair.connect()
+    pair.client.close(0x10C, reason)
+    pair.run(1)
+    at_client, at_server = pair.closed(pair.client_events), pair.closed(pair.server_events)
+    assert at_client is not None
+    assert at_client.reason == reported
+    assert at_server is not None
+    assert at_server.reason == reason
 
 
 def test_close_is_reported_once_and_later_calls_do_nothing() -> None:

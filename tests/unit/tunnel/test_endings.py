@@ -17,6 +17,7 @@ def test_every_cause_has_a_reason_and_a_sentence_naming_the_server(cause: CloseC
         reason, text = describe_close(closed(cause, reason="because"), was_up=was_up, remote=REMOTE)
         assert isinstance(reason, CloseReason)
         assert "[2001:db8::1]:443" in text
+        assert text[0].islower()  # it is written after "no tunnel: " and the like
 
 
 def test_a_user_who_connected_elsewhere_is_told_so() -> None:
