@@ -10,7 +10,15 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+from ipaddress import (
+    IPv4Address,
+    IPv4Interface,
+    IPv4Network,
+    IPv6Address,
+    IPv6Interface,
+    IPv6Network,
+    ip_address,
+)
 from typing import Final
 
 from qtunnel.errors import ConfigError
@@ -184,8 +192,7 @@ class ClientConfig:
     lab: LabConfig = field(default_factory=LabConfig)
 
     def __post_init__(self) -> None:
-        if not self.server:
-            raise ConfigError("is empty; give the server's name or address", field="server")
+        _check_server(self.server)
         _check_port(self.port)
         _check_server_name(self.server_name)
         if not self.token or not self.token.isascii() or not self.token.isprintable() or " " in self.token:
@@ -299,6 +306,26 @@ def token_digest(token: str) -> str:
 def _check_port(port: int) -> None:
     if not 1 <= port <= 65535:
         raise ConfigError(f"{port} is outside 1 to 65535", field="port")
+
+
+def _check_server(host: str) -> None:
+    if not host:
+        raise ConfigError("is empty; give the server's name or address", field="server")
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return  # a name
+    why = None
+    if address.is_unspecified:
+        why = "means any address of a host that listens, and none to go to"
+    elif address.is_multicast or address == IPv4Address("255.255.255.255"):
+        why = "is for many hosts at once"
+    elif isinstance(address, IPv6Address) and address.is_link_local and address.scope_id is None:
+        raise ConfigError(
+            f"{host} is of one link only; add which, as in {host}%eth0, or give another address", field="server"
+        )
+    if why is not None:
+        raise ConfigError(f"{host} {why}; give the address or name of the server itself", field="server")
 
 
 def _check_server_name(name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import FrozenInstanceError
 from ipaddress import IPv4Interface, IPv6Interface
 from typing import Any
@@ -29,6 +30,17 @@ def test_every_cure_is_on_until_it_is_switched_off() -> None:
     without = LabConfig(rcvbuf=SocketBuffer.DEFAULT)
     assert without.receive_buffer(4096) is None
     assert without.switched_off() == ["rcvbuf=default"]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "255.255.255.255", "224.0.0.1", "ff02::1", "fe80::1"])
+def test_an_address_that_is_no_servers_is_refused_with_what_to_do(host: str) -> None:
+    with pytest.raises(ConfigError, match=rf"server: {re.escape(host)} .*; (give|add)"):
+        client(server=host)
+
+
+@pytest.mark.parametrize("host", ["vpn.example.net", "127.0.0.1", "2001:db8::1", "fe80::1%eth0", "169.254.1.1"])
+def test_an_address_that_may_be_a_servers_is_taken(host: str) -> None:
+    assert client(server=host).server == host
 
 
 def test_what_is_needed_is_enough() -> None:
