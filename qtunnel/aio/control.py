@@ -66,6 +66,9 @@ class ControlServer:
         self._lock = FileLock(path.parent, wait=0)
         self._server: asyncio.Server | None = None
         self._callers: set[asyncio.Task[None]] = set()
+        self._served: set[asyncio.Task[None]] = set()
+        self._idle: dict[asyncio.Task[None], None] = {}
+        """Callers we wait for, the one that sleeps longest first."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -119,10 +122,10 @@ class ControlServer:
         assert task is not None
         self._callers.add(task)
         try:
-            if len(self._callers) <= MAX_CALLERS and self._is_allowed(writer):
-                await self._answer_all(reader, writer)
+            if self._take_place(task) and self._is_allowed(writer):
+                await self._answer_all(task, reader, writer)
         except asyncio.CancelledError:
-            pass  # only close() cancels, and it waits for us
+            pass  # by close(), which waits for us, or in favour of another caller
         except (OSError, TimeoutError):
             pass  # the caller went away, or sleeps: nobody to tell
         except Exception:
@@ -131,6 +134,20 @@ class ControlServer:
             with contextlib.suppress(asyncio.CancelledError):
                 await _hang_up(writer)
             self._callers.discard(task)
+            self._served.discard(task)
+            self._idle.pop(task, None)
+
+    def _take_place(self, task: asyncio.Task[None]) -> bool:
+        """Return whether this caller is served, too; one that asks nothing gives its place to one that may."""
+        if len(self._served) >= MAX_CALLERS:
+            sleeper = next(iter(self._idle), None)
+            if sleeper is None:
+                return False
+            del self._idle[sleeper]
+            self._served.discard(sleeper)
+            sleeper.cancel()
+        self._served.add(task)
+        return True
 
     def _is_allowed(self, writer: asyncio.StreamWriter) -> bool:
         uid = _peer_uid(writer.get_extra_info("socket"))
@@ -139,14 +156,18 @@ class ControlServer:
         logger.warning("control socket: refused a caller with user id %s", uid)
         return False
 
-    async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer_all(
+        self, task: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         while True:
+            self._idle[task] = None
             async with asyncio.timeout(IDLE_TIMEOUT_S):
                 try:
                     line = await reader.readline()
                 except ValueError:  # the line is longer than the limit: where it ends is unknown
                     await _send(writer, _failure(f"a request has at most {MAX_REQUEST} bytes"))
                     return
+            self._idle.pop(task, None)
             if not line:
                 return
             reply = await self._reply(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
@@ -146,11 +147,37 @@ async def test_root_may_call_the_tunnel_of_a_user(path: Path) -> None:
 
 async def test_callers_beyond_the_bound_are_hung_up_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "MAX_CALLERS", 2)
-    async with ControlServer(path, HANDLERS), raw(path) as first, raw(path) as second:
-        for reader, writer in (first, second):
-            writer.write(b'{"command": "x"}\n')
-            await reader.readline()
-        assert await send_raw(path, b'{"command": "status"}\n') == b""
+    asked = asyncio.Event()
+    answer = asyncio.Event()
+    waiting = 0
+
+    async def slow() -> dict[str, Any]:
+        nonlocal waiting
+        waiting += 1
+        if waiting == 2:
+            asked.set()
+        await answer.wait()
+        return {}
+
+    async with ControlServer(path, {"slow": slow}), raw(path) as first, raw(path) as second:
+        for _, writer in (first, second):
+            writer.write(b'{"command": "slow"}\n')
+        await asked.wait()
+        assert await send_raw(path, b'{"command": "slow"}\n') == b""
+        answer.set()
+        for reader, _ in (first, second):
+            assert b"true" in await reader.readline()
+
+
+async def test_a_hundred_callers_who_sleep_keep_nobody_from_asking(path: Path) -> None:
+    async with ControlServer(path, HANDLERS) as server, contextlib.AsyncExitStack() as stack:
+        sleepers = [await stack.enter_async_context(raw(path)) for _ in range(100)]
+        assert await control_request(path, "status", timeout_s=2.0)
+        assert len(server._served) <= control.MAX_CALLERS
+        assert await sleepers[0][0].read() == b""
+        _, writer = sleepers[-1]
+        writer.write(b'{"command": "status"}\n')
+        assert await sleepers[-1][0].readline() != b""
 
 
 async def test_a_caller_who_sleeps_is_hung_up_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
