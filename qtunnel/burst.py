@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 __all__ = [
     "MAX_BURST",
+    "MAX_READ",
     "Address",
     "Burst",
     "Received",
@@ -24,6 +25,8 @@ __all__ = [
 
 MAX_BURST: Final = 64
 """Packets or datagrams read in one wake-up at most, so that neither direction starves the other."""
+MAX_READ: Final = 2 * MAX_BURST - 1
+"""Packets one read of a TUN gives at most: a super-packet of up to MAX_BURST may follow MAX_BURST - 1 packets."""
 
 Address = tuple[str, int] | tuple[str, int, int, int]
 """A UDP address as the socket module gives it: (host, port), for IPv6 (host, port, flowinfo, scope_id)."""
@@ -85,7 +88,7 @@ class TunEdge(Protocol):
     """A TUN device, or what stands for one. Packets are whole IP packets."""
 
     def read_burst(self) -> list[bytes]:
-        """Return at most MAX_BURST packets; empty when nothing waits."""
+        """Return about MAX_BURST packets, at most MAX_READ; empty when nothing waits."""
         ...
 
     def write_burst(self, packets: list[bytes]) -> int:

@@ -2,8 +2,8 @@
 
 A wake-up reads one source until empty (at most a burst), takes the time once, calls the core once, and flushes:
 packets to the TUN, datagrams to UDP, the one timer, the events. There is no queue, task or await between TUN and
-UDP. When the core takes no more packets, or a UDP socket is full, the TUN is not read: its queue is where local
-senders notice.
+UDP. When the core has no room for a whole read, or a UDP socket is full, the TUN is not read: its queue is where
+local senders notice.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Core(Protocol):
     def datagrams_to_send(self, now: float) -> list[Transmit]: ...  # noqa: D102
     def packets_to_write(self) -> list[bytes]: ...  # noqa: D102
     def next_event(self) -> Any: ...  # noqa: D102
-    def packet_room(self) -> int: ...  # noqa: D102
+    def has_room_for_read(self) -> bool: ...  # noqa: D102
 
 
 class FileTunEdge(TunEdge, Protocol):
@@ -187,7 +187,7 @@ class Driver:
         for transmit in core.datagrams_to_send(now):
             self._send(transmit)
         self._arm(core.get_timer())
-        self._read_tun(not self._blocked and core.packet_room() > 0)
+        self._read_tun(not self._blocked and core.has_room_for_read())
         self._on_events()
 
     # wake-ups

@@ -153,7 +153,7 @@ class Tun:
     def read_burst(self) -> list[bytes]:
         """Return about MAX_BURST packets, in order; empty when nothing waits or the interface is gone.
 
-        At most one super-packet more. Errors are counted, never raised.
+        At most MAX_READ, where the kernel keeps to MAX_SEGMENTS. Errors are counted, never raised.
         """
         packets: list[bytes] = []
         incomplete: list[tuple[int, bytes]] = []  # index of a packet, and its virtio_net_hdr
@@ -178,12 +178,14 @@ class Tun:
                 packets.append(bytes(buffer[:size]))
             elif buffer[1]:
                 packets += self._split(size)
-                if len(packets) >= MAX_BURST or self.counters.super_packets_read - before >= _MAX_SUPER_PACKETS:
+                if self.counters.super_packets_read - before >= _MAX_SUPER_PACKETS:
                     break
             else:
                 if buffer[0] & NEEDS_CSUM:
                     incomplete.append((len(packets), bytes(buffer[:VNET_HEADER_SIZE])))
                 packets.append(bytes(buffer[VNET_HEADER_SIZE:size]))
+            if len(packets) >= MAX_BURST:
+                break
         if incomplete:
             self._complete(packets, incomplete)
         return packets

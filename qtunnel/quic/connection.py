@@ -289,9 +289,9 @@ class Connection(PlaneCore):
         return [Batch(data, addr) for data, addr in self.datagrams_to_send(now)]
 
     @property
-    def packet_room(self) -> int:
-        """How many packets the queue still takes."""
-        return self.queue.room
+    def has_room_for_read(self) -> bool:
+        """Whether the queue takes all that one read of the TUN gives."""
+        return self.queue.has_room_for_read
 
     def count_drops_in(self, drops: DropCounts) -> None:
         """Count dropped packets there."""

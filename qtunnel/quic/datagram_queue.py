@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from qtunnel.burst import MAX_READ
 from qtunnel.drops import DropCounts, DropReason
 
 __all__ = ["DatagramQueue"]
@@ -36,6 +37,11 @@ class DatagramQueue:
     def room(self) -> int:
         """Frames it takes now."""
         return max(0, self._max_packets - len(self.frames))
+
+    @property
+    def has_room_for_read(self) -> bool:
+        """Whether the TUN may be read: all that one read gives is taken, or nothing waits (in a small queue)."""
+        return self.room >= MAX_READ or not self.frames
 
     def push(self, prefix: bytes, packets: Iterable[bytes], *, max_payload: int, now: float) -> DropCounts:
         """Append prefix + packet for each packet; return the drops, which are counted here, too.

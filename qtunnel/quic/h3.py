@@ -265,9 +265,9 @@ class HttpConnection:
         """Return the bytes of the largest inner packet one DATAGRAM carries now; 0 before that is negotiated."""
         return self._datagrams.max_packet_size(stream_id)
 
-    def packet_queue_room(self) -> int:
-        """Return how many packets the queue still takes; 0: stop reading the TUN."""
-        return self.quic.packet_room
+    def has_room_for_read(self) -> bool:
+        """Return whether the queue takes all that one read of the TUN gives; if not, stop reading it."""
+        return self.quic.has_room_for_read
 
     # -- events of quic
 

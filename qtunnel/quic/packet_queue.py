@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from qtunnel.burst import MAX_READ
 from qtunnel.drops import DropCounts, DropReason
 
 __all__ = ["PacketQueue"]
@@ -48,10 +49,15 @@ class PacketQueue:
 
     @property
     def room(self) -> int:
-        """Packets it takes now; 0 stops the reading of the TUN."""
+        """Packets it takes now."""
         if self.bytes >= self._max_bytes:
             return 0
         return max(0, self._max_packets - len(self.packets))
+
+    @property
+    def has_room_for_read(self) -> bool:
+        """Whether the TUN may be read: all that one read gives is taken, or nothing waits (in a small queue)."""
+        return self.room >= MAX_READ or not self.packets
 
     def head(self) -> tuple[bytes, int]:
         """Return what goes before the first packet in its frame, and for how many packets from there on."""

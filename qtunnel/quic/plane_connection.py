@@ -145,9 +145,9 @@ class PlaneConnection(Connection):
         return self._packets.push(prefix, packets, largest=self.max_datagram_payload - len(prefix), now=now)
 
     @property
-    def packet_room(self) -> int:
-        """How many packets the queue still takes."""
-        return super().packet_room if self.plane is None else self._packets.room
+    def has_room_for_read(self) -> bool:
+        """Whether the queue takes all that one read of the TUN gives."""
+        return super().has_room_for_read if self.plane is None else self._packets.has_room_for_read
 
     def count_drops_in(self, drops: DropCounts) -> None:
         """Count dropped packets there."""

@@ -188,9 +188,9 @@ class ClientTunnel:
         """Return the next event, or None."""
         return self._events.popleft() if self._events else None
 
-    def packet_room(self) -> int:
-        """Return how many packets may be read from the TUN now; 0 leaves them where their senders notice."""
-        return self._connection.packet_queue_room()
+    def has_room_for_read(self) -> bool:
+        """Return whether the TUN may be read now; if not, packets stay where their senders notice."""
+        return self._connection.has_room_for_read()
 
     @property
     def addresses(self) -> tuple[IPInterface, ...]:

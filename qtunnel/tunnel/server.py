@@ -172,12 +172,12 @@ class ServerTunnel:
         """Return the next event, or None."""
         return self._events.popleft() if self._events else None
 
-    def packet_room(self) -> int:
-        """Return how many packets may be read from the TUN now: always some, as clients must not block each other.
+    def has_room_for_read(self) -> bool:
+        """Return whether the TUN may be read now: always, as clients must not block each other.
 
         A client whose queue is full loses packets, counted, and the others go on.
         """
-        return 1
+        return True
 
     @property
     def sessions(self) -> tuple[ServerSession, ...]:

@@ -240,7 +240,7 @@ def test_qdg_12_qdg_13_above_the_congestion_window_packets_wait_and_are_dropped_
     window = pair.client.stats().congestion_window
     drops = pair.client.send_packets(stream_id, [bytes(1100)] * 150, pair.now)
     assert drops == {DropReason.QUEUE_FULL: 50}
-    assert pair.client.packet_queue_room() == 0
+    assert not pair.client.has_room_for_read()
     pair.flush()
     stats = pair.client.stats()
     assert stats.bytes_in_flight <= window

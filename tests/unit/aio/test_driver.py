@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import closing
 from time import monotonic
 from typing import Any
 
 import pytest
 
 from qtunnel.aio.driver import MAX_BLOCKED, Driver, PacketPort
-from qtunnel.burst import Address, Burst, Received, SendResult, Transmit
-from qtunnel.drops import DropReason
+from qtunnel.burst import MAX_READ, Address, Burst, Received, SendResult, Transmit
+from qtunnel.drops import DropCounts, DropReason
+from qtunnel.quic.packet_queue import PacketQueue
 
 REMOTE: Address = ("192.0.2.1", 443)
 
@@ -26,7 +28,7 @@ class FakeCore:
         self.timer: float | None = None
         self.outgoing: list[Transmit] = []
         self.packets: list[bytes] = []
-        self.room = 10
+        self.has_room = True
 
     def receive_from_tun(self, burst: Burst) -> None:
         self.bursts.append(burst.packets)
@@ -57,8 +59,8 @@ class FakeCore:
     def next_event(self) -> Any:
         return None
 
-    def packet_room(self) -> int:
-        return self.room
+    def has_room_for_read(self) -> bool:
+        return self.has_room
 
 
 class FakeUdp:
@@ -99,9 +101,10 @@ class FakeUdp:
 
 
 class FakeTun:
-    """A TUN whose packets the test writes at the other end."""
+    """A TUN whose packets the test writes at the other end; segments: how many each is read as."""
 
     def __init__(self) -> None:
+        self.segments = 1
         self.taken: int | None = None
         self.written: list[bytes] = []
         self.detached = False
@@ -115,7 +118,7 @@ class FakeTun:
         packets = []
         while len(packets) < 64:
             try:
-                packets.append(self._ours.recv(2000))
+                packets += [self._ours.recv(2000)] * self.segments
             except BlockingIOError:
                 break
         return packets
@@ -130,9 +133,24 @@ class FakeTun:
         self.theirs.close()
 
 
+class QueueingCore(FakeCore):
+    """Puts what it is given into a real queue, and sends nothing of it."""
+
+    def __init__(self, max_packets: int) -> None:
+        super().__init__()
+        self.queue = PacketQueue(DropCounts(), max_packets=max_packets, max_bytes=1_000_000, max_delay=0.5)
+
+    def receive_from_tun(self, burst: Burst) -> None:
+        super().receive_from_tun(burst)
+        self.queue.push(b"", burst.packets, largest=1400, now=0.0)
+
+    def has_room_for_read(self) -> bool:
+        return self.queue.has_room_for_read
+
+
 class Bench:
-    def __init__(self) -> None:
-        self.core, self.udp, self.tun = FakeCore(), FakeUdp(), FakeTun()
+    def __init__(self, core: FakeCore | None = None) -> None:
+        self.core, self.udp, self.tun = core or FakeCore(), FakeUdp(), FakeTun()
         self.driver = Driver(self.core, sockets=[self.udp], on_events=lambda: None, tun=self.tun)
 
     def close(self) -> None:
@@ -171,15 +189,48 @@ async def test_datagrams_reach_the_core_and_its_packets_the_tun(bench: Bench) ->
 
 
 async def test_the_tun_is_not_read_while_the_core_has_no_room(bench: Bench) -> None:
-    bench.core.room = 0
+    bench.core.has_room = False
     bench.tun.theirs.send(b"waits")
     bench.driver.start()
     await turns()
     assert bench.core.bursts == []
-    bench.core.room = 1
+    bench.core.has_room = True
     bench.driver.flush()
     await turns()
     assert bench.core.bursts == [[b"waits"]]
+
+
+async def test_a_nearly_full_queue_leaves_a_whole_read_in_the_tun() -> None:
+    core = QueueingCore(max_packets=2 * MAX_READ - 1)
+    with closing(Bench(core)) as bench:
+        bench.tun.segments = MAX_READ
+        bench.driver.start()
+        bench.tun.theirs.send(b"first")
+        await turns()
+        bench.tun.theirs.send(b"second")
+        await turns()
+        assert core.bursts == [[b"first"] * MAX_READ]
+        core.queue.packets.popleft()
+        core.queue.taken(1, len(b"first"))
+        bench.driver.flush()
+        await turns()
+        assert core.bursts == [[b"first"] * MAX_READ, [b"second"] * MAX_READ]
+        assert not core.queue.drops
+
+
+async def test_a_queue_smaller_than_a_read_is_filled_when_empty() -> None:
+    core = QueueingCore(max_packets=3)
+    with closing(Bench(core)) as bench:
+        bench.tun.theirs.send(b"first")
+        bench.driver.start()
+        await turns()
+        bench.tun.theirs.send(b"second")
+        await turns()
+        assert core.bursts == [[b"first"]]
+        core.queue.clear(DropReason.QUEUE_TOO_OLD)
+        bench.driver.flush()
+        await turns()
+        assert core.bursts == [[b"first"], [b"second"]]
 
 
 async def test_a_full_socket_keeps_order_and_stops_the_tun_until_it_is_writable(bench: Bench) -> None:

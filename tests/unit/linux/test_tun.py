@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from qtunnel.burst import MAX_BURST
+from qtunnel.burst import MAX_BURST, MAX_READ
 from qtunnel.errors import SystemSetupError
 from qtunnel.linux import tun as tun_module
 from qtunnel.linux.tun import Tun, TunCounters, _attach_error, _open_error
@@ -133,6 +133,21 @@ def test_a_burst_ends_with_the_super_packet_that_fills_it(framed: tuple[Tun, soc
         other.send(super_packet(bytes(46 * 100), 100))
     assert len(tun.read_burst()) == 92
     assert len(tun.read_burst()) == 46
+
+
+def test_a_burst_is_full_with_packets_of_either_kind(framed: tuple[Tun, socket.socket]) -> None:
+    """A super-packet after it would make it longer than whoever takes it has room for."""
+    tun, other = framed
+    other.send(super_packet(bytes((MAX_BURST - 2) * 100), 100))
+    for _ in range(2):
+        other.send(bytes(10) + b"single")
+    other.send(super_packet(bytes(MAX_BURST * 100), 100))
+    assert len(tun.read_burst()) == MAX_BURST
+    assert len(tun.read_burst()) == MAX_BURST
+    for _ in range(MAX_BURST - 1):
+        other.send(bytes(10) + b"single")
+    other.send(super_packet(bytes(MAX_BURST * 100), 100))
+    assert len(tun.read_burst()) == MAX_READ
 
 
 def test_a_burst_has_no_more_than_four_super_packets(framed: tuple[Tun, socket.socket]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qtunnel.burst import MAX_READ
 from qtunnel.drops import DropCounts, DropReason
 from qtunnel.quic.datagram_queue import DatagramQueue
 
@@ -46,6 +47,18 @@ def test_beyond_the_bound_the_newest_are_dropped() -> None:
     assert push(q, [b"4", b"5", b"6"]) == {DropReason.QUEUE_FULL: 2}
     assert q.room == 0
     assert [frame[-1:] for frame in q.frames] == [b"1", b"2", b"3", b"4"]
+
+
+def test_there_is_room_for_a_read_if_all_of_it_fits_or_nothing_waits() -> None:
+    q = queue(max_packets=MAX_READ + 2)
+    push(q, [b"x"] * 2)
+    assert q.has_room_for_read
+    push(q, [b"x"])
+    assert not q.has_room_for_read
+    small = queue(max_packets=3)
+    assert small.has_room_for_read
+    push(small, [b"x"])
+    assert not small.has_room_for_read
 
 
 def test_what_waited_too_long_is_dropped() -> None:

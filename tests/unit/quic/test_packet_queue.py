@@ -3,6 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qtunnel.burst import MAX_READ
 from qtunnel.drops import DropCounts, DropReason
 from qtunnel.quic.packet_queue import INTERVAL, TARGET, PacketQueue
 
@@ -39,6 +40,23 @@ def test_qdg_12_the_number_and_the_bytes_are_bounded_and_what_is_over_is_counted
     push(other, [b"x" * 60] * 2)
     assert other.room == 0
     assert each.drops == {DropReason.QUEUE_FULL: 2}
+
+
+def test_there_is_room_for_a_read_if_all_of_it_fits_or_nothing_waits() -> None:
+    each = queue(max_packets=MAX_READ + 2)
+    push(each, [b"x"] * 2)
+    assert each.has_room_for_read
+    push(each, [b"x"])
+    assert not each.has_room_for_read
+    small = queue(max_packets=3)
+    assert small.has_room_for_read
+    push(small, [b"x"])
+    assert not small.has_room_for_read
+    heavy = queue(max_packets=1000, max_bytes=100)
+    push(heavy, [b"x" * 99])
+    assert heavy.has_room_for_read
+    push(heavy, [b"x"])
+    assert not heavy.has_room_for_read
 
 
 def test_too_large_packets_do_not_stop_the_others() -> None:
