@@ -55,10 +55,14 @@ class ConfigError(QTunnelError, ValueError):
 
 
 class SystemSetupError(QTunnelError):
-    """The host lacks a command, a kernel feature or a permission. remedy says what to type."""
+    """The host lacks a command, a kernel feature or a permission.
+
+    problem: the message without the remedy. remedy says what to type.
+    """
 
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
         super().__init__(f"{message}. {remedy}" if remedy else message)
+        self.problem = message
         self.remedy = remedy
 
 

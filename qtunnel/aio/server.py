@@ -222,7 +222,7 @@ class TunnelServer:
 
     def _open_sockets(self) -> None:
         quic = self.config.quic
-        skipped: list[str] = []
+        refused: list[SystemSetupError] = []
         port = self.config.port
         for address in self.config.listen:
             try:
@@ -237,12 +237,14 @@ class TunnelServer:
                 if address == "::" and "0.0.0.0" in self.config.listen and not _has_ipv6():
                     logger.warning("no IPv6 on this host: serving IPv4 only")
                     continue
-                skipped.append(str(error))
+                refused.append(error)
                 continue
             self._sockets.append(each)
             port = port or int(each.local_address[1])
-        if skipped:
-            raise SystemSetupError("; ".join(skipped))
+        if refused:
+            problems = dict.fromkeys(error.problem for error in refused)
+            remedies = dict.fromkeys(error.remedy for error in refused if error.remedy)
+            raise SystemSetupError("; ".join(problems), remedy="; ".join(remedies) or None)
 
     def _settings(self) -> EndpointSettings:
         config = self.config

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
+import socket
 from dataclasses import replace
 from ipaddress import IPv6Address
 
@@ -207,3 +210,24 @@ async def test_two_addresses_of_a_name_send_the_token_once(site: Site) -> None:
         await asyncio.sleep(2 * STAGGER)  # the other address, were it still to be tried, has been by now
         assert tunnel.status()["state"] == "connected"
         assert len(server.status()["sessions"]) == 1
+
+
+async def test_what_both_families_have_to_say_is_said_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object, address: tuple[object, ...]) -> None:
+        code = errno.EADDRINUSE if in_use else errno.EACCES
+        raise OSError(code, os.strerror(code), address)
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    in_use = False
+    with pytest.raises(qtunnel.SystemSetupError) as caught:
+        async with site.serve(port=443, listen=("127.0.0.1", "::1")):
+            pass
+    assert str(caught.value).count("may not bind UDP port 443") == 1
+    in_use = True
+    with pytest.raises(qtunnel.SystemSetupError) as caught:
+        async with site.serve(port=443, listen=("127.0.0.1", "::1")):
+            pass
+    assert str(caught.value) == (
+        "UDP port 443 is taken on 127.0.0.1; UDP port 443 is taken on ::1. See who has it: ss -ulpn 'sport = :443'"
+    )
+    assert caught.value.remedy == "See who has it: ss -ulpn 'sport = :443'"

@@ -49,8 +49,8 @@ def check_tun(proc: ProcFiles) -> list[Finding]:
 
     try:
         tun = Tun.open("qtdoctor%d")
-    except SystemSetupError as problem:
-        return [error("TUN device", str(problem).removesuffix(f". {problem.remedy}"), problem.remedy or "")]
+    except SystemSetupError as failure:
+        return [error("TUN device", failure.problem, failure.remedy or "")]
     name = tun.name
     tun.close()
     return [ok("TUN device", f"{name} could be made, and was removed")]
