@@ -178,7 +178,8 @@ class TunnelClient:
             result["socket"] = _socket_status(self._attempt)
         result |= counters
         result["drops"] = drops_as_dict(drops)
-        result["warnings"] = [] if self._host is None else list(self._host.warnings)
+        result["tun_offload"] = None if self._host is None else self._host.tun_status()
+        result["warnings"] = [] if self._host is None else self._host.warnings
         result["last_error"] = self._last_error
         return result
 

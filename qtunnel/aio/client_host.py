@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Final
 
-from qtunnel.aio.link_changes import link_changes
+from qtunnel.aio.tunnel_host import TunnelHost, new_tun
 from qtunnel.burst import Address
 from qtunnel.config import ClientConfig, IPAddress, IPInterface, IPNetwork, RouteMode
 from qtunnel.errors import NetworkOverlapError
 from qtunnel.linux.host import HostSetup
-from qtunnel.linux.links import LinkFollower, check_tun_is_there, overlapping_networks
+from qtunnel.linux.links import check_tun_is_there, overlapping_networks
 from qtunnel.linux.nft import Masquerade
 from qtunnel.linux.sysctl import read_sysctl
 from qtunnel.linux.tun import Tun
@@ -24,17 +24,15 @@ logger = logging.getLogger(__name__)
 MIN_IPV6_MTU: Final = 1280
 
 
-class ClientHost:
+class ClientHost(TunnelHost):
     """A TUN for the life of the client, with the addresses and routes the server gives at the time.
 
     Between two connections all of it stays: packets then end in the TUN, counted, and not outside the tunnel.
     """
 
-    def __init__(self, config: ClientConfig, tun: Tun, setup: HostSetup, follower: LinkFollower) -> None:
-        self.tun = tun
+    def __init__(self, config: ClientConfig, tun: Tun, setup: HostSetup) -> None:
+        super().__init__(tun, setup)
         self._config = config
-        self._setup = setup
-        self._follower = follower
         self._addresses: tuple[IPInterface, ...] = ()
         self._routes: dict[IPNetwork, IPAddress | None] = {}
         self._mtu = 0
@@ -44,31 +42,19 @@ class ClientHost:
     @classmethod
     async def open(cls, config: ClientConfig) -> ClientHost:
         """Make the TUN; nothing is routed into it yet. Raises: SystemSetupError."""
-        tun = Tun.open(config.host.tun_name, offload=config.host.tun_offload)
-        setup: HostSetup | None = None
-        try:
-            setup = await HostSetup.open(tun.name, table=config.route_table, rule_priority=config.rule_priority)
+        rules = {"table": config.route_table, "rule_priority": config.rule_priority}
+        async with new_tun(config.host, **rules) as (tun, setup):
             await setup.prepare_tun(ipv6=config.want_ipv6 and _host_has_ipv6())
             if config.masquerade or config.advertise:
                 await setup.enable_forwarding(ipv6=config.want_ipv6 and _host_has_ipv6())
             if config.masquerade:
                 await setup.set_masquerade(Masquerade(lan=True, lan_exceptions=config.advertise))
-            return cls(config, tun, setup, LinkFollower())
-        except BaseException:
-            if setup is not None:
-                await setup.undo_all()
-            tun.close()
-            raise
-
-    @property
-    def own_addresses(self) -> frozenset[IPAddress]:
-        """The host's addresses at the moment."""
-        return frozenset(self._follower.addresses)
+            return cls(config, tun, setup)
 
     @property
     def warnings(self) -> list[str]:
         """What could not be had and does not stop the tunnel."""
-        warnings = list(self._setup.warnings)
+        warnings = super().warnings
         families = {network.version for network in self._routes if not network.prefixlen}
         if families == {4} and any(":" in str(each) and each.is_global for each in self._follower.addresses):
             warnings.append(
@@ -76,10 +62,6 @@ class ClientHost:
                 "To keep it inside, type: ip -6 route add unreachable default metric 1"
             )
         return warnings
-
-    def changes(self) -> AsyncGenerator[None]:
-        """Yield whenever the host's links, addresses or routes changed. To be closed before the host is."""
-        return link_changes(self._follower)
 
     def check_tun(self) -> None:
         """Look whether the TUN is as we left it. Raises: TunLostError."""
@@ -141,12 +123,6 @@ class ClientHost:
             self._has_rules = True
             versions = (4, 6) if _host_has_ipv6() else (4,)
             await self._setup.add_table_rules(versions)
-
-    async def close(self) -> None:
-        """Undo everything and give the TUN back. Never raises."""
-        await self._setup.undo_all()
-        self._follower.close()
-        self.tun.close()
 
     async def _apply_mtu(self) -> None:
         if self._mtu:

@@ -196,7 +196,8 @@ class TunnelServer:
             "listen": list(self.listening),
             "tun": None if self._host is None else self._host.tun.name,
             "inner_addresses": [str(pool) for pool in (config.pool4, config.pool6) if pool is not None],
-            "warnings": [] if self._host is None else list(self._host.warnings),
+            "tun_offload": None if self._host is None else self._host.tun_status(),
+            "warnings": [] if self._host is None else self._host.warnings,
         }
         if self._core is not None:
             live = self._core.status(monotonic())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import Collection
 
-from qtunnel.aio.link_changes import link_changes
-from qtunnel.config import IPAddress, IPNetwork, ServerConfig
+from qtunnel.aio.tunnel_host import TunnelHost, new_tun
+from qtunnel.config import IPNetwork, ServerConfig
 from qtunnel.errors import NetworkOverlapError, SystemSetupError
 from qtunnel.linux.host import HostSetup
-from qtunnel.linux.links import LinkFollower, check_tun_is_there, overlapping_networks
+from qtunnel.linux.links import overlapping_networks
 from qtunnel.linux.netlink import MAIN_TABLE
 from qtunnel.linux.nft import Masquerade
 from qtunnel.linux.tun import Tun
@@ -19,14 +19,11 @@ __all__ = ["ServerHost"]
 logger = logging.getLogger(__name__)
 
 
-class ServerHost:
+class ServerHost(TunnelHost):
     """The server's TUN with its own inner addresses, forwarding, masquerade, and routes to networks of clients."""
 
-    def __init__(self, config: ServerConfig, tun: Tun, setup: HostSetup, follower: LinkFollower) -> None:
-        self.tun = tun
-        self._config = config
-        self._setup = setup
-        self._follower = follower
+    def __init__(self, tun: Tun, setup: HostSetup) -> None:
+        super().__init__(tun, setup)
         self._prefixes: set[IPNetwork] = set()
 
     @classmethod
@@ -43,10 +40,7 @@ class ServerHost:
         found = overlapping_networks([pool.network for pool in pools])
         if found:
             raise NetworkOverlapError(f"{'; '.join(map(str, found))}. Choose other pools with --pool4 and --pool6")
-        tun = Tun.open(config.host.tun_name, offload=config.host.tun_offload)
-        setup: HostSetup | None = None
-        try:
-            setup = await HostSetup.open(tun.name, table=None)
+        async with new_tun(config.host, table=None) as (tun, setup):
             await setup.prepare_tun(ipv6=config.pool6 is not None)
             await setup.set_tun_mtu(max(tun_mtu, 1280))
             for pool in pools:
@@ -58,30 +52,7 @@ class ServerHost:
                 # A pool of global addresses is routed here by a provider; hiding it would be a loss.
                 hidden = tuple(pool.network for pool in pools if not pool.network.is_global)
                 await setup.set_masquerade(Masquerade(pools=hidden))
-            return cls(config, tun, setup, LinkFollower())
-        except BaseException:
-            if setup is not None:
-                await setup.undo_all()
-            tun.close()
-            raise
-
-    @property
-    def own_addresses(self) -> frozenset[IPAddress]:
-        """The host's addresses at the moment."""
-        return frozenset(self._follower.addresses)
-
-    @property
-    def warnings(self) -> list[str]:
-        """What could not be had and does not stop the server."""
-        return list(self._setup.warnings)
-
-    def changes(self) -> AsyncGenerator[None]:
-        """Yield whenever the host's links, addresses or routes changed. To be closed before the host is."""
-        return link_changes(self._follower)
-
-    def check_tun(self) -> None:
-        """Look whether the TUN is as we left it. Raises: TunLostError."""
-        check_tun_is_there(self.tun.name)
+            return cls(tun, setup)
 
     async def set_client_prefixes(self, prefixes: Collection[IPNetwork]) -> None:
         """Route exactly these networks, which lie behind clients, into the TUN."""
@@ -95,9 +66,3 @@ class ServerHost:
                 logger.warning("the network %s behind a client cannot be routed: %s", prefix, error)
                 continue
             self._prefixes.add(prefix)
-
-    async def close(self) -> None:
-        """Undo everything and give the TUN back. Never raises."""
-        await self._setup.undo_all()
-        self._follower.close()
-        self.tun.close()

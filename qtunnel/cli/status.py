@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -76,6 +76,7 @@ def _show_client(name: str, answer: Mapping[str, Any]) -> None:
             "received": _traffic(answer, "in"),
             "sent": _traffic(answer, "out"),
             "drops": _drops(answer.get("drops")),
+            "TUN offload": _tun_offload(answer.get("tun_offload")),
             "sockets": "; ".join(_sockets(answer)),
         }
     )
@@ -91,8 +92,9 @@ def _show_server(name: str, answer: Mapping[str, Any]) -> None:
             "device": answer.get("tun"),
             "inside": _joined(answer.get("inner_addresses")),
             "handshakes": answer.get("handshakes") or None,
-            "retry": "on: many handshakes at once" if answer.get("retry_active") else None,
+            "retry": _retry(answer),
             "drops": _drops(answer.get("drops")),
+            "TUN offload": _tun_offload(answer.get("tun_offload")),
             "sockets": "; ".join(_sockets(answer)),
         }
     )
@@ -116,6 +118,30 @@ def _session_row(session: Mapping[str, Any]) -> tuple[object, ...]:
         byte_count(_number(session.get("bytes_out")) or 0),
         _drops(session.get("drops")) or "-",
     )
+
+
+def _retry(answer: Mapping[str, Any]) -> str:
+    sent = _number(answer.get("retries_sent"))
+    parts = ["on: many handshakes at once"] if answer.get("retry_active") else []
+    parts += [f"{sent:,.0f} sent"] if sent else []
+    return ", ".join(parts)
+
+
+_TUN_COUNTERS: Final = (
+    ("super_packets_read", "super-packets read"),
+    ("segments_read", "packets in them"),
+    ("coalesced_writes", "super-packets written"),
+    ("packets_coalesced", "packets in them"),
+    ("offload_fallbacks", "refused and written one by one"),
+    ("bad_frames", "dropped as they made no sense"),
+)
+
+
+def _tun_offload(counters: object) -> str:
+    if not isinstance(counters, dict):
+        return ""
+    shown = [(_number(counters.get(key)), words) for key, words in _TUN_COUNTERS]
+    return ", ".join(f"{count:,.0f} {words}" for count, words in shown if count)
 
 
 def _sockets(answer: Mapping[str, Any]) -> list[str]:

@@ -194,6 +194,7 @@ class ServerTunnel:
             "connections": len(self._endpoint.connections),
             "handshakes": self._endpoint.handshakes_in_progress,
             "retry_active": self._endpoint.retry_active,
+            "retries_sent": self._endpoint.retries_sent,
             "drops": drops_as_dict(drops),
         }
 

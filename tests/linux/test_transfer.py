@@ -50,6 +50,9 @@ def test_20_mb_arrive_unchanged(site: Site, direction: str, version: int) -> Non
     else:
         _transfer(site, site.h, client.host, client.address(version), version)
     assert client.daemon.text().count("connected to") == 1
+    for status in (client.status(), site.server_status()):
+        assert status["tun_offload"]["bad_frames"] == status["tun_offload"]["offload_fallbacks"] == 0
+        assert status["tun_offload"]["segments_read"] >= status["tun_offload"]["super_packets_read"]
 
 
 def _transfer(site: Site, sender: Namespace, receiver: Namespace, address: str, version: int) -> None:

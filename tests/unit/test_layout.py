@@ -26,6 +26,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
     "aio.link_changes": "tests/linux/test_links.py",
     "aio.server": "tests/library/test_connect.py",
     "aio.server_host": "tests/linux/test_undoing.py",
+    "aio.tunnel_host": "tests/linux/test_undoing.py",
     "api": "tests/library/test_start_stop.py",
     "burst": "tests/sim/test_pair.py",
     "drops": "tests/unit/test_debugging_page.py",

@@ -41,6 +41,16 @@ CLIENT = {
     "ipv6": "ok",
     "warnings": ["accept_local could not be set"],
     "socket": {"receive_buffer": 212992, "send_buffer": 212992, "receive_drops": 7},
+    "tun_offload": {
+        "super_packets_read": 30,
+        "segments_read": 1234,
+        "coalesced_writes": 0,
+        "packets_coalesced": 0,
+        "offload_fallbacks": 2,
+        "bad_frames": 1,
+        "coalesces_tcp": True,
+        "coalesces_udp": False,
+    },
 }
 SERVER = {
     "role": "server",
@@ -64,6 +74,7 @@ SERVER = {
     ],
     "handshakes": 3,
     "retry_active": True,
+    "retries_sent": 4321,
     "drops": {"not-quic": 9},
     "warnings": [],
     "sockets": [{"local": "0.0.0.0:443", "receive_buffer": 4194304, "send_buffer": 4194304, "receive_drops": 0}],
@@ -83,6 +94,7 @@ def test_a_client_shows_what_people_ask_for(capsys: pytest.CaptureFixture[str]) 
         "10 B in 1 packet\n",
         "too-big 3\n",
         "7 datagrams lost because the receive buffer was full",
+        "30 super-packets read, 1,234 packets in them, 2 refused and written one by one, 1 dropped as",
         "warning: accept_local could not be set",
     ):
         assert words in text
@@ -92,7 +104,12 @@ def test_a_client_shows_what_people_ask_for(capsys: pytest.CaptureFixture[str]) 
 def test_a_server_shows_its_sessions(capsys: pytest.CaptureFixture[str]) -> None:
     show_status("server", SERVER)
     text = capsys.readouterr().out
-    for words in ("server: server, 1 of 2 users connected", "not-quic 9", "many handshakes", "198.51.100.9:5555"):
+    for words in (
+        "server: server, 1 of 2 users connected",
+        "not-quic 9",
+        "many handshakes at once, 4,321 sent\n",
+        "198.51.100.9:5555",
+    ):
         assert words in text
     row = next(line for line in text.splitlines() if line.startswith("alice"))
     assert "10.77.1.2, 192.168.7.0/24" in row
