@@ -12,7 +12,8 @@ from qtunnel.burst import Address
 from qtunnel.config import ClientConfig, IPAddress, IPInterface, IPNetwork, RouteMode
 from qtunnel.errors import NetworkOverlapError
 from qtunnel.linux.host import HostSetup
-from qtunnel.linux.links import check_tun_is_there, overlapping_networks
+from qtunnel.linux.host_networks import overlapping_networks
+from qtunnel.linux.links import check_tun_is_there
 from qtunnel.linux.nft import Masquerade
 from qtunnel.linux.sysctl import read_sysctl
 from qtunnel.linux.tun import Tun
@@ -143,7 +144,7 @@ class ClientHost(TunnelHost):
             for each in overlapping_networks(
                 networks, except_interface=self.tun.name, except_table=self._config.route_table
             )
-            if each.other.prefixlen <= each.network.prefixlen
+            if each.known.network.prefixlen <= each.network.prefixlen
         ]
         if found:
             raise NetworkOverlapError(

@@ -9,7 +9,7 @@ from qtunnel.aio.tunnel_host import TunnelHost, new_tun
 from qtunnel.config import IPNetwork, ServerConfig
 from qtunnel.errors import NetworkOverlapError, SystemSetupError
 from qtunnel.linux.host import HostSetup
-from qtunnel.linux.links import overlapping_networks
+from qtunnel.linux.host_networks import overlapping_networks
 from qtunnel.linux.netlink import MAIN_TABLE
 from qtunnel.linux.nft import Masquerade
 from qtunnel.linux.tun import Tun

@@ -27,11 +27,11 @@ from qtunnel.cli.checks.sockets import check_buffers, check_lost_datagrams, chec
 from qtunnel.cli.checks.software import check_clock, check_python, check_versions
 from qtunnel.cli.command import Command, Run
 from qtunnel.cli.exit_codes import ExitCode
-from qtunnel.cli.host_networks import HostNetwork, host_networks, router_advertised_interfaces
 from qtunnel.cli.load import parse_toml
 from qtunnel.cli.output import is_terminal, say, styled
 from qtunnel.config import QuicConfig
 from qtunnel.errors import QTunnelError
+from qtunnel.linux.host_networks import HostNetwork, host_networks, router_advertised_interfaces
 from qtunnel.state.paths import (
     control_socket,
     profile_directory,

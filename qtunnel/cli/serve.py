@@ -101,7 +101,7 @@ def prepare(settings: Settings, environ: Mapping[str, str]) -> Startup:
         ConfigError, StateError, SystemSetupError, NetworkOverlapError: with what to do.
     """
     from qtunnel.cli.first_start import fill_in, identity_of, record_of
-    from qtunnel.cli.host_networks import host_networks
+    from qtunnel.linux.host_networks import host_networks
 
     said = settings.values.get("state_dir")
     state = state_directory(said if isinstance(said, str) else None, environ)

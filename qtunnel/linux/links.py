@@ -10,14 +10,14 @@ import socket
 import struct
 from dataclasses import dataclass
 from enum import Enum
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final
 
 from qtunnel.errors import SystemSetupError, TunLostError
-from qtunnel.linux.netlink import LOCAL_TABLE, MAIN_TABLE, Netlink
+from qtunnel.linux.netlink import MAIN_TABLE, Netlink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from qtunnel.burst import Address
     from qtunnel.linux.netlink import Link
@@ -26,17 +26,14 @@ __all__ = [
     "ChangeKind",
     "LinkFollower",
     "OutgoingInterface",
-    "Overlap",
     "check_tun_is_there",
     "host_addresses",
     "interface_mtu",
     "outgoing_interface",
     "outgoing_mtu",
-    "overlapping_networks",
 ]
 
 IPAddress = IPv4Address | IPv6Address
-IPNetwork = IPv4Network | IPv6Network
 
 _USUAL_MTU: Final = 1500
 _MAX_MTU: Final = 65535  # the loopback interface says 65536, which no IP packet can be
@@ -52,22 +49,6 @@ class OutgoingInterface:
     name: str
     mtu: int
     source: IPAddress | None
-
-
-@dataclass(frozen=True, slots=True)
-class Overlap:
-    """A network asked for, and what this host already has there.
-
-    other: the host's network. interface: where it is; None for a route without one (unreachable, blackhole).
-    """
-
-    network: IPNetwork
-    other: IPNetwork
-    interface: str | None
-
-    def __str__(self) -> str:
-        place = f"interface {self.interface}" if self.interface else "a route that goes nowhere"
-        return f"{self.network} overlaps {self.other} of {place}"
 
 
 def outgoing_interface(remote: IPAddress) -> OutgoingInterface:
@@ -141,45 +122,6 @@ def host_addresses(*, except_interface: str | None = None) -> frozenset[IPAddres
     with Netlink() as netlink:
         skipped = _index_of(netlink.links(), except_interface)
         return frozenset(each.interface.ip for each in netlink.addresses() if each.index != skipped)
-
-
-def overlapping_networks(
-    networks: Iterable[IPNetwork], *, except_interface: str | None = None, except_table: int | None = None
-) -> list[Overlap]:
-    """Return which of the networks this host already uses, by an address or by a route of any table.
-
-    Left out are one interface (the tunnel's own), one table (its), default routes on either side, and link-local
-    networks. networks may hold a default route, which overlaps nothing: the host's own networks win over it.
-    """
-    wanted = [network for network in networks if network.prefixlen]
-    with Netlink() as netlink:
-        links = netlink.links()
-        skipped = _index_of(links, except_interface)
-        names: dict[int | None, str] = {link.index: link.name for link in links}
-        theirs: dict[tuple[IPNetwork, int | None], None] = {
-            (each.interface.network, each.index): None for each in netlink.addresses()
-        }
-        for version in {network.version for network in wanted}:
-            for route in netlink.routes(version):
-                if route.table not in (LOCAL_TABLE, except_table):
-                    theirs[route.network, route.index] = None
-    return [
-        Overlap(network, other, names.get(index))
-        for network in wanted
-        for other, index in theirs
-        if (index is None or index != skipped) and other.prefixlen and not _is_link_scoped(other)
-        if _overlap(network, other)
-    ]
-
-
-def _overlap(one: IPNetwork, other: IPNetwork) -> bool:
-    if isinstance(one, IPv4Network) and isinstance(other, IPv4Network):
-        return one.overlaps(other)
-    return isinstance(one, IPv6Network) and isinstance(other, IPv6Network) and one.overlaps(other)
-
-
-def _is_link_scoped(network: IPNetwork) -> bool:
-    return network.is_link_local or network.is_multicast
 
 
 def _index_of(links: list[Link], name: str | None) -> int | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import select
 import struct
-from collections.abc import Iterator
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 
 import pytest
 from hypothesis import given
@@ -20,28 +19,11 @@ from qtunnel.linux.links import (
     interface_mtu,
     outgoing_interface,
     outgoing_mtu,
-    overlapping_networks,
 )
 from qtunnel.linux.tun import Tun
 from tests.linux.namespaces import Namespace, Namespaces
 
 root = pytest.mark.root
-
-
-@pytest.fixture
-def host(lab: Namespaces) -> Iterator[Namespace]:
-    """A host with two links, of 1500 and 1400 bytes, and a default route by the first."""
-    made, router = lab.add("h"), lab.add("r")
-    lab.join(made, "eth0", router, "eth0")
-    lab.join(made, "eth1", router, "eth1", mtu=1400)
-    for number in (0, 1):
-        made.add_address(f"eth{number}", f"198.18.{number}.2/24")
-        made.add_address(f"eth{number}", f"2001:db8:{number}::2/64")
-        router.add_address(f"eth{number}", f"198.18.{number}.1/24")
-    made.run("ip route add default via 198.18.0.1")
-    made.run("ip -6 route add default via 2001:db8::1")
-    with made.entered():
-        yield made
 
 
 @root
@@ -104,54 +86,6 @@ def test_learnt_path_mtu_does_not_count(lab: Namespaces) -> None:
     assert "mtu 1300" in client.run("ip route get 203.0.113.1")
     with client.entered():
         assert outgoing_mtu(("203.0.113.1", 443)) == 1500
-
-
-@root
-class TestOverlaps:
-    def overlaps(self, *networks: str, **options: object) -> list[str]:
-        found = overlapping_networks(map(ip_network, networks), **options)  # type: ignore[arg-type]
-        return sorted(map(str, found))
-
-    def test_addresses_and_routes_in_either_direction_overlap(self, host: Namespace) -> None:
-        host.run("ip route add 203.0.113.0/24 via 198.18.1.1")
-        assert self.overlaps("198.18.0.0/16", "203.0.113.128/25", "2001:db8:1::/80", "192.0.2.0/24") == [
-            "198.18.0.0/16 overlaps 198.18.0.0/24 of interface eth0",
-            "198.18.0.0/16 overlaps 198.18.1.0/24 of interface eth1",
-            "2001:db8:1::/80 overlaps 2001:db8:1::/64 of interface eth1",
-            "203.0.113.128/25 overlaps 203.0.113.0/24 of interface eth1",
-        ]
-
-    def test_default_routes_overlap_nothing_on_either_side(self, host: Namespace) -> None:
-        assert self.overlaps("0.0.0.0/0", "::/0", "192.0.2.0/24", "fd00::/64") == []
-
-    def test_routes_of_other_tables_count_but_not_those_of_our_own(self, host: Namespace) -> None:
-        host.run("ip route add 192.0.2.0/24 via 198.18.0.1 table 77")
-        assert self.overlaps("192.0.2.0/25") == ["192.0.2.0/25 overlaps 192.0.2.0/24 of interface eth0"]
-        assert self.overlaps("192.0.2.0/25", except_table=77) == []
-
-    def test_a_route_that_goes_nowhere_is_still_in_the_way(self, host: Namespace) -> None:
-        host.run("ip route add unreachable 192.0.2.0/24")
-        assert self.overlaps("192.0.2.0/25") == ["192.0.2.0/25 overlaps 192.0.2.0/24 of a route that goes nowhere"]
-
-    def test_the_tunnels_own_interface_does_not_count(self, host: Namespace) -> None:
-        tun = Tun.open("qtt0")
-        try:
-            host.add_address("qtt0", "192.0.2.1/24")
-            host.run("ip link set qtt0 up")
-            assert self.overlaps("192.0.2.0/25") == ["192.0.2.0/25 overlaps 192.0.2.0/24 of interface qtt0"]
-            assert self.overlaps("192.0.2.0/25", except_interface="qtt0") == []
-        finally:
-            tun.close()
-
-    def test_link_local_networks_do_not_count(self, host: Namespace) -> None:
-        assert self.overlaps("fe80::/64", "ff00::/8") == []
-
-    def test_each_leg_of_a_multipath_route_counts(self, host: Namespace) -> None:
-        host.run("ip route add 192.0.2.0/24 nexthop via 198.18.0.1 nexthop via 198.18.1.1")
-        assert self.overlaps("192.0.2.0/25") == [
-            "192.0.2.0/25 overlaps 192.0.2.0/24 of interface eth0",
-            "192.0.2.0/25 overlaps 192.0.2.0/24 of interface eth1",
-        ]
 
 
 @root

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from ipaddress import ip_network
 
 from qtunnel.cli.checks.finding import Finding, error, ok, warning
-from qtunnel.cli.host_networks import HostNetwork
 from qtunnel.config import IPNetwork
+from qtunnel.linux.host_networks import HostNetwork
 from qtunnel.state.server_record import ServerRecord
 
 __all__ = ["check_pools", "check_profiles"]

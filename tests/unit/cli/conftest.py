@@ -49,7 +49,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setenv("QTUNNEL_CONFIG", "")
     monkeypatch.delenv("QTUNNEL_DEBUG", raising=False)
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    monkeypatch.setattr("qtunnel.cli.host_networks.host_networks", list)
+    monkeypatch.setattr("qtunnel.linux.host_networks.host_networks", list)
     monkeypatch.setattr("qtunnel.cli.first_start.source_address", lambda: "192.0.2.7")
     yield world
     shutil.rmtree(runtime)

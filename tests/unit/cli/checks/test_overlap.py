@@ -6,7 +6,7 @@ from ipaddress import IPv4Interface, IPv6Interface, ip_network
 
 from qtunnel.cli.checks.finding import Level
 from qtunnel.cli.checks.overlap import check_pools, check_profiles
-from qtunnel.cli.host_networks import HostNetwork
+from qtunnel.linux.host_networks import HostNetwork
 from qtunnel.state.server_record import ServerRecord
 
 RECORD = ServerRecord(
