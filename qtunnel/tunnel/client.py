@@ -331,7 +331,7 @@ class ClientTunnel:
         packets = session.receive_data(event.data, event.end, now)
         if packets:
             self._to_tun += session.stream.receive(packets, now)
-        if session.ended:
+        if session.stream.ended:
             self._fail(CloseReason.PEER, "the server ended the tunnel", now, error_code=H3_NO_ERROR)
 
     def _receive_packets(self, event: PacketsReceived, now: float) -> None:

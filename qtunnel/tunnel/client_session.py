@@ -40,8 +40,7 @@ MAX_ROUTES: Final = 1024
 class ClientSession:
     """Asks for addresses, takes what the server assigns, and holds both ends to it.
 
-    events: what happened, oldest first; the owner empties it. ended: the server closed its stream. is_up: set by
-    come_up; before it no event is made.
+    events: what happened, oldest first; the owner empties it. is_up: set by come_up; before it no event is made.
     """
 
     def __init__(
@@ -58,7 +57,6 @@ class ClientSession:
         self.routes: tuple[IPNetwork, ...] = ()
         self.ipv6_refusal: str | None = None
         self.is_up = False
-        self.ended = False
         self.events: deque[TunnelEvent] = deque()
         self._config = config
         self._connection = connection
@@ -98,8 +96,8 @@ class ClientSession:
                 case AddressesRequested():
                     session.answer_requests(event.requests, [])  # a client has none to give
                 case SessionEnded():
-                    self.ended = True
-        self._send_capsules()
+                    self.stream.ended = True
+        self.stream.send_capsules()
         return packets
 
     def is_settled(self, now: float) -> bool:
@@ -165,7 +163,7 @@ class ClientSession:
         self.stream.session.request_addresses(wishes)
         if self._config.advertise:
             self.stream.session.advertise_routes(as_ranges(self._config.advertise))
-        self._send_capsules()
+        self.stream.send_capsules()
 
     def _addresses_assigned(self, event: AddressesAssigned, now: float) -> None:
         addresses: list[IPInterface] = []
@@ -239,8 +237,3 @@ class ClientSession:
 
     def _address6(self) -> IPv6Address | None:
         return next((each.ip for each in self.addresses if isinstance(each, IPv6Interface)), None)
-
-    def _send_capsules(self) -> None:
-        data = self.stream.session.data_to_send()
-        if data and not self.ended:
-            self._connection.send_data(self.stream.stream_id, data)

@@ -32,7 +32,7 @@ class IpStream:
 
     icmp: who speaks when a packet is refused. ingress must refuse this host's own addresses as a source, since
     accept_local makes the kernel believe them (docs/design/0004-too-big.md). Echoes to ff02::1 are answered by
-    the ingress itself (RFC 9484 §7.2), so that it also holds without a TUN.
+    the ingress itself (RFC 9484 §7.2), so that it also holds without a TUN. ended: the peer closed the stream.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class IpStream:
         self.session = session
         self.stats = TrafficStats() if stats is None else stats
         self.mtu = 0
+        self.ended = False
         self.ipv6_check: Ipv6Check | None = None
         self._icmp = icmp
         self._egress = Forwarder(policy=egress, icmp=icmp, mtu=self.mtu)
@@ -112,6 +113,12 @@ class IpStream:
             self.stats.drops.update(session.drops)
             session.drops.clear()
         return self.receive(packets, now) if packets else []
+
+    def send_capsules(self) -> None:
+        """Send the capsules the session has ready; none once the peer closed the stream."""
+        data = self.session.data_to_send()
+        if data and not self.ended:
+            self.connection.send_data(self.stream_id, data)
 
     def run_ipv6_check(self, now: float) -> bool:
         """Send the echoes that are due; return True once the check has just ended without an answer."""

@@ -293,7 +293,7 @@ class ServerTunnel:
         self._collect(session)
         if packets:
             self._dispatch(session, session.stream.receive(packets, now), now)
-        if session.ended:
+        if session.stream.ended:
             self._end(session, CloseReason.PEER, now, error_code=H3_NO_ERROR)
 
     def _connection_closed(

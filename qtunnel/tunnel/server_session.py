@@ -43,7 +43,7 @@ class ServerSession:
     """Answers the request, assigns addresses, advertises routes, and holds the client to them.
 
     prefixes: the networks behind the client that are routed to it: announced by it and permitted to its user.
-    events: what happened, oldest first; the owner empties it. ended: the client closed its stream.
+    events: what happened, oldest first; the owner empties it.
     """
 
     def __init__(
@@ -62,7 +62,6 @@ class ServerSession:
         self.since = now
         self.prefixes: tuple[IPNetwork, ...] = ()
         self.ipv6_refusal: str | None = None
-        self.ended = False
         self.events: deque[TunnelEvent] = deque()
         self._admitted = admitted
         self._own_addresses = own_addresses
@@ -110,10 +109,10 @@ class ServerSession:
                 case PacketsInCapsules():
                     packets += event.packets
                 case SessionEnded():
-                    self.ended = True
+                    self.stream.ended = True
                 case AddressesAssigned():
                     pass  # a client that assigns us an address: legal (RFC 9484 §4.7.1), and we need none
-        self._send_capsules()
+        self.stream.send_capsules()
         return packets
 
     def advance(self, now: float) -> None:
@@ -178,7 +177,7 @@ class ServerSession:
         session = self.stream.session
         session.assign_addresses(self._assigned())
         session.advertise_routes(self._routes)
-        self._send_capsules()
+        self.stream.send_capsules()
 
     def _routes_for_client(self) -> list[AddressRange]:
         """Return what the client may reach: the pools and what is advertised, within the scope it asked for."""
@@ -260,11 +259,6 @@ class ServerSession:
         self._assign()
         logger.warning("%s: no IPv6 through the tunnel: %s", self.user.name, reason)
         self.events.append(Ipv6Refused(time=now, reason=reason, user=self.user.name))
-
-    def _send_capsules(self) -> None:
-        data = self.stream.session.data_to_send()
-        if data and not self.ended:
-            self.connection.send_data(self.stream.stream_id, data)
 
 
 def _host_interface(address: IPAddress) -> IPInterface:
