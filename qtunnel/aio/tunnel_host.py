@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -12,6 +13,7 @@ from qtunnel.config import HostConfig, IPAddress
 from qtunnel.linux.host import HostSetup
 from qtunnel.linux.links import LinkFollower, check_tun_is_there
 from qtunnel.linux.tun import Tun
+from qtunnel.state.paths import runtime_directory
 
 __all__ = ["TunnelHost", "new_tun"]
 
@@ -25,7 +27,7 @@ async def new_tun(config: HostConfig, **settings: Any) -> AsyncIterator[tuple[Tu
     tun = Tun.open(config.tun_name, offload=config.tun_offload)
     setup: HostSetup | None = None
     try:
-        setup = await HostSetup.open(tun.name, **settings)
+        setup = await HostSetup.open(tun.name, journal=runtime_directory(os.environ), **settings)
         yield tun, setup
     except BaseException:
         if setup is not None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from qtunnel.errors import LocalProtocolError, SystemSetupError
 from qtunnel.linux.forwarding import Forwarding
-from qtunnel.linux.leftovers import remove_leftovers
+from qtunnel.linux.leftovers import remove_leftovers, restore_forwarding
 from qtunnel.linux.netlink import Netlink, refusal
 from qtunnel.linux.nft import Nft, table_name
 from qtunnel.linux.policy_rules import server_rule, table_rules
@@ -33,6 +33,7 @@ from qtunnel.linux.sysctl import read_sysctl, write_sysctl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable
+    from pathlib import Path
     from types import TracebackType
 
     from qtunnel.linux.netlink import Rule
@@ -64,13 +65,22 @@ class HostSetup:
     each with a remedy.
     """
 
-    def __init__(self, tun: str, *, table: int | None, rule_priority: int, nft: str | None = None) -> None:
+    def __init__(
+        self,
+        tun: str,
+        *,
+        table: int | None,
+        rule_priority: int,
+        nft: str | None = None,
+        journal: Path | None = None,
+    ) -> None:
         self.tun = tun
         self.warnings: list[str] = []
         self._table = table
         self._priority = rule_priority
         self._nft = Nft(nft)
-        self._undo: dict[Hashable, tuple[str, Callable[[], None]]] = {}
+        self._journal = journal
+        self._undo: dict[Hashable, tuple[str, Callable[[], object]]] = {}
         self._server_rules: set[Rule] = set()
         self._has_ipv6 = False
         try:
@@ -85,21 +95,29 @@ class HostSetup:
 
     @classmethod
     async def open(
-        cls, tun: str, *, table: int | None = 51821, rule_priority: int = 5180, nft: str | None = None
+        cls,
+        tun: str,
+        *,
+        table: int | None = 51821,
+        rule_priority: int = 5180,
+        nft: str | None = None,
+        journal: Path | None = None,
     ) -> HostSetup:
         """Begin: remove what a killed run left behind. Nothing else is changed.
 
         table: the routing table for the tunnel's routes; None where there are to be none (a server), and no rules.
-        rule_priority: the first of three. nft: the command.
+        rule_priority: the first of three. nft: the command. journal: the directory where all tunnels of this host
+        note what forwarding was; None: a run that is killed leaves it on.
 
         Raises:
             SystemSetupError: another tunnel uses the table or the priorities, or permission is missing.
         """
-        setup = cls(tun, table=table, rule_priority=rule_priority, nft=nft)
+        setup = cls(tun, table=table, rule_priority=rule_priority, nft=nft, journal=journal)
         try:
             remove_leftovers(
                 setup._netlink, setup._nft, table=table, rule_priority=rule_priority, own_index=setup.tun_index
             )
+            restore_forwarding(journal)
         except BaseException:
             setup._netlink.close()
             raise
@@ -253,7 +271,7 @@ class HostSetup:
         """
         for version, wanted in ((4, ipv4), (6, ipv6)):
             if wanted and ("forwarding", version) not in self._undo:
-                forwarding = Forwarding(version)
+                forwarding = Forwarding(version, journal=self._journal)
                 self._undo["forwarding", version] = (f"restore IPv{version} forwarding", forwarding.restore)
                 forwarding.switch_on()
 
@@ -309,7 +327,7 @@ class HostSetup:
             self._try_undo(*noted)
 
     @staticmethod
-    def _try_undo(what: str, undo: Callable[[], None]) -> None:
+    def _try_undo(what: str, undo: Callable[[], object]) -> None:
         try:
             undo()
         except OSError as error:

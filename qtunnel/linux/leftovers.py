@@ -1,7 +1,7 @@
-"""What a run that was killed has left behind: policy rules and an nftables table.
+"""What a run that was killed has left behind: policy rules, an nftables table, and forwarding switched on.
 
 Its TUN took its addresses and routes with it. Rules are found by their priority and by the protocol number that
-marks them as ours, tables by their name.
+marks them as ours, tables by their name, and forwarding by the note about it (qtunnel.linux.forwarding_journal).
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ import logging
 from typing import TYPE_CHECKING
 
 from qtunnel.errors import SystemSetupError
+from qtunnel.linux.forwarding import Forwarding
 from qtunnel.linux.netlink import MAIN_TABLE, PROTOCOL, refusal
 from qtunnel.linux.nft import table_name
 from qtunnel.linux.policy_rules import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+    from pathlib import Path
 
     from qtunnel.linux.netlink import Netlink, Route, Rule
     from qtunnel.linux.nft import Nft
 
-__all__ = ["leftover_rules", "live_owner", "remove_leftovers"]
+__all__ = ["leftover_rules", "live_owner", "remove_leftovers", "restore_forwarding"]
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +39,16 @@ def remove_leftovers(netlink: Netlink, nft: Nft, *, table: int | None, rule_prio
         for version in (4, 6):
             _remove_rules(netlink, version, table, rule_priority, own_index, names)
     _remove_tables(nft, in_use={table_name(name) for index, name in names.items() if index != own_index})
+
+
+def restore_forwarding(journal: Path | None) -> None:
+    """Put forwarding back where a killed run left it on and no living one needs it."""
+    for version in (4, 6):
+        try:
+            if Forwarding(version, journal=journal).restore():
+                logger.info("put IPv%d forwarding back, which an earlier run left on", version)
+        except SystemSetupError as error:
+            logger.warning("cannot put IPv%d forwarding back, which an earlier run left on: %s", version, error)
 
 
 def leftover_rules(rules: Iterable[Rule], priority: int, table: int) -> list[Rule]:
