@@ -67,7 +67,7 @@ class TunnelClient:
         self.config = config
         self._use_tun = use_tun
         self._events = EventStream()
-        self._inbox: asyncio.Queue[TunnelEvent | TunLostError] = asyncio.Queue()
+        self._inbox: asyncio.Queue[TunnelEvent | BaseException] = asyncio.Queue()
         self._logs = ConnectionLogs(config.quic)
         self._host: ClientHost | None = None
         self._port = None if use_tun else PacketPort()
@@ -290,12 +290,14 @@ class TunnelClient:
         """Handle the core's events until the connection ends. Raises: TunLostError."""
         host = self._host
         follow = None if host is None else asyncio.create_task(self._follow_host(host))
+        if follow is not None:
+            follow.add_done_callback(self._follow_ended)
         try:
             while True:
                 event = await self._inbox.get()
                 if isinstance(event, Closed):
                     return event
-                if isinstance(event, TunLostError):
+                if isinstance(event, BaseException):
                     raise event
                 if host is not None:
                     match event:
@@ -311,19 +313,18 @@ class TunnelClient:
         finally:
             if follow is not None:
                 follow.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await follow
+                await asyncio.wait({follow})
 
     async def _follow_host(self, host: ClientHost) -> None:
         async with contextlib.aclosing(host.changes()) as changes:
             async for _ in changes:
-                try:
-                    host.check_tun()
-                except TunLostError as error:
-                    self._inbox.put_nowait(error)
-                    return
+                host.check_tun()
                 if self._attempt is not None:
                     self._attempt.core.set_own_addresses(host.own_addresses)
+
+    def _follow_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._inbox.put_nowait(error)
 
     def _drop_attempt(self) -> None:
         attempt, self._attempt = self._attempt, None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from typing import Final
 
 from qtunnel.linux.links import LinkFollower
 
 __all__ = ["link_changes"]
+
+logger = logging.getLogger(__name__)
 
 SETTLE: Final = 0.05
 """Seconds to let changes that come together, such as an address and its routes, be one."""
@@ -27,7 +30,10 @@ async def link_changes(follower: LinkFollower) -> AsyncGenerator[None]:
                 continue
             await asyncio.sleep(SETTLE)
             follower.read()
-            follower.refresh_addresses()
+            try:
+                follower.refresh_addresses()
+            except OSError as error:
+                logger.warning("cannot read this host's addresses (%s); going on with those known", error.strerror)
             yield
     finally:
         loop.remove_reader(follower.fileno())

@@ -10,6 +10,7 @@ import logging
 import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from functools import partial
 from ipaddress import ip_address
 from time import monotonic
 from typing import Any
@@ -22,7 +23,7 @@ from qtunnel.aio.uninterrupted import uninterrupted
 from qtunnel.burst import address_text
 from qtunnel.config import IPAddress, ServerConfig, User
 from qtunnel.drops import DropCounts
-from qtunnel.errors import ConfigError, SystemSetupError, TunLostError
+from qtunnel.errors import ConfigError, SystemSetupError
 from qtunnel.linux.links import interface_mtu
 from qtunnel.linux.udp import UdpSocket
 from qtunnel.pmtud.sizes import MIN_UDP_PAYLOAD, inner_mtu, link_mtu, udp_payload
@@ -132,9 +133,8 @@ class TunnelServer:
         tasks, self._tasks = list(self._tasks), set()
         for task in tasks:
             task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        if tasks:
+            await asyncio.wait(tasks)
         if self._driver is not None:
             self._driver.close()
             self._driver = None
@@ -285,27 +285,22 @@ class TunnelServer:
                 self._inbox.put_nowait(event)
 
     async def _handle_events(self) -> None:
-        try:
-            while True:
-                event = await self._inbox.get()
-                if isinstance(event, ResolveName):
-                    self._start_task(self._resolve(event), "qtunnel resolve")
-                    continue
-                if isinstance(event, SessionOpened):
-                    logger.info("%s connected from %s", event.user, event.remote)
-                    self._keep_leases()
-                elif isinstance(event, SessionClosed):
-                    logger.info("%s from %s ended: %s", event.user, event.remote, event.text)
-                if self._host is not None and isinstance(event, (PrefixesChanged, SessionClosed)):
-                    assert self._core is not None
-                    await self._host.set_client_prefixes(self._core.prefixes_in_use())
-                self._events.publish(event)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            self._fail(error)
+        while True:
+            event = await self._inbox.get()
+            if isinstance(event, ResolveName):
+                self._start_task(self._resolve(event), "qtunnel resolve", is_vital=False)
+                continue
+            if isinstance(event, SessionOpened):
+                logger.info("%s connected from %s", event.user, event.remote)
+                self._keep_leases()
+            elif isinstance(event, SessionClosed):
+                logger.info("%s from %s ended: %s", event.user, event.remote, event.text)
+            if self._host is not None and isinstance(event, (PrefixesChanged, SessionClosed)):
+                assert self._core is not None
+                await self._host.set_client_prefixes(self._core.prefixes_in_use())
+            self._events.publish(event)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         logger.error("the server ends: %s", error)
         if self._ended is not None and not self._ended.done():
             self._ended.set_exception(error)
@@ -313,11 +308,7 @@ class TunnelServer:
     async def _follow_host(self, host: ServerHost) -> None:
         async with contextlib.aclosing(host.changes()) as changes:
             async for _ in changes:
-                try:
-                    host.check_tun()
-                except TunLostError as error:
-                    self._fail(error)
-                    return
+                host.check_tun()
                 if self._core is not None:
                     self._core.set_own_addresses(host.own_addresses)
 
@@ -336,10 +327,21 @@ class TunnelServer:
         if self._save_leases is not None and self._core is not None:
             self._save_leases(self._core.pool.leases())
 
-    def _start_task(self, coroutine: Any, name: str) -> None:
+    def _start_task(self, coroutine: Any, name: str, *, is_vital: bool = True) -> None:
+        """Run it until it ends or the server does. is_vital: the server cannot go on when it ends by an error."""
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._task_ended, is_vital))
+
+    def _task_ended(self, is_vital: bool, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        if is_vital:
+            self._fail(error)
+        else:
+            logger.error("%s failed", task.get_name(), exc_info=error)
 
 
 def _derive(secret: bytes, purpose: str) -> bytes:

@@ -80,3 +80,20 @@ async def test_a77_servers_cancelled_at_random_points_leave_nothing(site: Site, 
             await task
     assert len(asyncio.all_tasks()) == tasks
     assert open_descriptors() == descriptors
+
+
+async def test_a_server_does_not_go_on_without_one_of_its_tasks(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail() -> None:
+        raise OSError("no netlink")
+
+    async with site.serve() as server:
+        server._start_task(fail(), "lookup", is_vital=False)
+        await asyncio.sleep(0.01)
+        assert "lookup failed" in caplog.text
+        server._start_task(fail(), "links")
+        with pytest.raises(OSError, match="no netlink"):
+            async with asyncio.timeout(5):
+                await server.wait_closed()
+    assert "the server ends: no netlink" in caplog.text
