@@ -93,6 +93,7 @@ def _show_server(name: str, answer: Mapping[str, Any]) -> None:
             "inside": _joined(answer.get("inner_addresses")),
             "handshakes": answer.get("handshakes") or None,
             "retry": _retry(answer),
+            "faults": _faults(answer.get("internal_errors")),
             "drops": _drops(answer.get("drops")),
             "TUN offload": _tun_offload(answer.get("tun_offload")),
             "sockets": "; ".join(_sockets(answer)),
@@ -125,6 +126,13 @@ def _retry(answer: Mapping[str, Any]) -> str:
     parts = ["on: many handshakes at once"] if answer.get("retry_active") else []
     parts += [f"{sent:,.0f} sent"] if sent else []
     return ", ".join(parts)
+
+
+def _faults(count: object) -> str:
+    number = _number(count)
+    return (
+        f"{number:,.0f} connections ended by a fault in qtunnel; the log at debug level has it" if number else ""
+    )
 
 
 _TUN_COUNTERS: Final = (

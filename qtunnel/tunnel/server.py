@@ -195,6 +195,7 @@ class ServerTunnel:
             "handshakes": self._endpoint.handshakes_in_progress,
             "retry_active": self._endpoint.retry_active,
             "retries_sent": self._endpoint.retries_sent,
+            "internal_errors": self._endpoint.internal_errors,
             "drops": drops_as_dict(drops),
         }
 

@@ -199,18 +199,18 @@ class TestKilledRuns:
 
     async def test_forwarding_of_a_killed_run_is_put_back_by_the_next(self, home: Home, tmp_path: Path) -> None:
         home.host.sysctl("net/ipv4/conf/eth0/forwarding", "1")
-        before = snapshot(home.host)
+        before = footprint(home.host)
         journal = tmp_path / "run"
         home.host.python(self.FORWARDING, str(journal), check=False)
         assert home.host.sysctl("net/ipv4/ip_forward") == "1"
         assert home.host.sysctl("net/ipv6/conf/all/forwarding") == "1"
         setup = await home.open(journal=journal)
-        assert_same(snapshot(home.host), before)
+        assert_same_footprint(home.host, before)
         assert list(journal.iterdir()) == []
         await setup.undo_all()
 
     async def test_forwarding_is_kept_while_a_living_tunnel_needs_it(self, home: Home, tmp_path: Path) -> None:
-        before = snapshot(home.host)
+        before = footprint(home.host)
         home.host.python(self.FORWARDING, str(tmp_path / "run"), check=False)
         setups = [await home.open(table=None, journal=tmp_path / "run") for _ in range(2)]
         for setup in setups:
@@ -221,7 +221,7 @@ class TestKilledRuns:
         await third.undo_all()
         assert home.host.sysctl("net/ipv4/ip_forward") == home.host.sysctl("net/ipv6/conf/all/forwarding") == "1"
         await setups[1].undo_all()
-        assert_same(snapshot(home.host), before)
+        assert_same_footprint(home.host, before)
 
     async def test_rules_of_a_living_tunnel_are_refused_and_left_alone(self, home: Home) -> None:
         code = self.CODE.format(end="print('up', flush=True); await asyncio.sleep(60)")

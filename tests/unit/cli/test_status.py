@@ -75,6 +75,7 @@ SERVER = {
     "handshakes": 3,
     "retry_active": True,
     "retries_sent": 4321,
+    "internal_errors": 1,
     "drops": {"not-quic": 9},
     "warnings": [],
     "sockets": [{"local": "0.0.0.0:443", "receive_buffer": 4194304, "send_buffer": 4194304, "receive_drops": 0}],
@@ -108,6 +109,7 @@ def test_a_server_shows_its_sessions(capsys: pytest.CaptureFixture[str]) -> None
         "server: server, 1 of 2 users connected",
         "not-quic 9",
         "many handshakes at once, 4,321 sent\n",
+        "1 connections ended by a fault in qtunnel",
         "198.51.100.9:5555",
     ):
         assert words in text
