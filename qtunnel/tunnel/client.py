@@ -268,7 +268,7 @@ class ClientTunnel:
                 self._receive_response(event, now)
             case DataReceived():
                 self._receive_data(event, now)
-            case StreamReset():
+            case StreamReset() if event.stream_id == self._stream_id:
                 text = f"the server reset the tunnel's stream (code {event.error_code:#x})"
                 self._fail(CloseReason.PEER, text, now)
             case GoawayReceived():

@@ -233,8 +233,9 @@ class ServerTunnel:
                 pass
 
     def _receive_request(self, connection: HttpConnection, event: HeadersReceived, now: float) -> None:
-        if connection in self._by_connection or connection in self._closing:
-            # One tunnel a connection: a second request would need a second address.
+        is_pending = any(each is connection for each, _, _ in self._pending_names.values())
+        if is_pending or connection in self._by_connection or connection in self._closing:
+            # One tunnel a connection: a second request would need a second address, and a second look-up.
             connection.reset_stream(event.stream_id, H3_REQUEST_REJECTED)
             return
         self._decide(connection, event.stream_id, self._admission.decide(event.headers, end=event.end), now)
