@@ -7,6 +7,7 @@ Every check that needs no other machine is made in __post_init__ and raises Conf
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -207,10 +208,12 @@ class ClientConfig:
             raise ConfigError(f"{self.route_table} is reserved or out of range", field="route_table")
         if not 1 <= self.rule_priority <= 32763:
             raise ConfigError(f"{self.rule_priority} is outside 1 to 32763", field="rule_priority")
-        if self.handshake_timeout <= 0:
-            raise ConfigError("must be more than 0", field="handshake_timeout")
-        if not 0.05 <= self.reconnect_min <= self.reconnect_max:
-            raise ConfigError("must be at least 0.05 and at most reconnect_max", field="reconnect_min")
+        if not 0 < self.handshake_timeout < math.inf:
+            raise ConfigError("must be more than 0, and a number of seconds", field="handshake_timeout")
+        if not 0.05 <= self.reconnect_min <= self.reconnect_max < math.inf:
+            raise ConfigError(
+                "must be at least 0.05 and at most reconnect_max, both numbers of seconds", field="reconnect_min"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,8 +294,8 @@ class ServerConfig:
             ("icmp_rate", self.icmp_rate, 0),
             ("icmp_burst", self.icmp_burst, 0),
         ):
-            if value < least:
-                raise ConfigError(f"must be at least {least}", field=name)
+            if not least <= value < math.inf:  # TOML knows nan and inf
+                raise ConfigError(f"must be a number of at least {least}", field=name)
 
 
 def token_digest(token: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import FrozenInstanceError
 from ipaddress import IPv4Interface, IPv6Interface
@@ -69,6 +70,10 @@ def test_what_is_needed_is_enough() -> None:
         ({"fingerprint": DIGEST, "ca_file": "ca.pem"}, "ca_file"),
         ({"want_ipv4": False, "want_ipv6": False}, "want_ipv4"),
         ({"handshake_timeout": 0.0}, "handshake_timeout"),
+        ({"handshake_timeout": math.nan}, "handshake_timeout"),
+        ({"handshake_timeout": math.inf}, "handshake_timeout"),
+        ({"reconnect_min": math.nan}, "reconnect_min"),
+        ({"reconnect_max": math.inf}, "reconnect_min"),
         ({"reconnect_min": 0.0}, "reconnect_min"),
         ({"reconnect_min": 31.0}, "reconnect_min"),
         ({"route_table": 0}, "route_table"),
@@ -99,6 +104,8 @@ def test_client_setting_that_cannot_be_used_is_named(settings: dict[str, Any], f
         ({"max_handshakes": 0}, "max_handshakes"),
         ({"retry_threshold": -1}, "retry_threshold"),
         ({"icmp_rate": -1.0}, "icmp_rate"),
+        ({"icmp_rate": math.nan}, "icmp_rate"),
+        ({"icmp_rate": math.inf}, "icmp_rate"),
         ({"icmp_burst": -1}, "icmp_burst"),
         ({"server_name": ""}, "server_name"),
         ({"server_name": "ümlaut.example"}, "server_name"),
