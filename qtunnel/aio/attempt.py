@@ -59,7 +59,10 @@ class Attempt:
         *,
         check_identifier: int,
     ) -> Attempt:
-        """Open a socket of the remote's family and send the first flight. Raises: SystemSetupError."""
+        """Open a socket of the remote's family and send the first flight.
+
+        Raises: SystemSetupError, ConfigError.
+        """
         udp = UdpSocket.open(
             ("::", 0) if ":" in remote[0] else ("0.0.0.0", 0),
             gso=config.quic.gso,
@@ -67,10 +70,16 @@ class Attempt:
             receive_buffer=config.lab.receive_buffer(config.quic.receive_buffer),
             send_buffer=config.quic.send_buffer,
         )
-        now = monotonic()
-        core = ClientTunnel(config, settings, remote, now, check_identifier=check_identifier, hold_request=True)
-        attempt = cls(core, udp, inbox)
-        attempt._driver = Driver(core, sockets=[udp], on_events=attempt._on_events)
+        try:
+            now = monotonic()
+            core = ClientTunnel(
+                config, settings, remote, now, check_identifier=check_identifier, hold_request=True
+            )
+            attempt = cls(core, udp, inbox)
+            attempt._driver = Driver(core, sockets=[udp], on_events=attempt._on_events)
+        except BaseException:
+            udp.close()
+            raise
         attempt._driver.start()
         return attempt
 

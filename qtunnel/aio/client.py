@@ -85,9 +85,9 @@ class TunnelClient:
     async def start(self) -> None:
         """Prepare the host and begin to connect. Raises what cannot be mended by trying again."""
         loop = asyncio.get_running_loop()
-        tunnel_request(self.config)  # what it has to say about the configuration is said before anything is done
         self._first_up = loop.create_future()
         try:
+            tunnel_request(self.config)  # what it says about the configuration is said before anything is done
             if self._use_tun:
                 self._host = await ClientHost.open(self.config)
         except BaseException:

@@ -7,6 +7,9 @@ import contextlib
 import gc
 import os
 import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,3 +100,22 @@ async def test_a_server_does_not_go_on_without_one_of_its_tasks(
             async with asyncio.timeout(5):
                 await server.wait_closed()
     assert "the server ends: no netlink" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "settings", [{"target": "192.0.2.1/33"}, {"fingerprint": None, "ca_file": "/nonexistent.pem"}], ids=str
+)
+async def test_a_client_that_cannot_start_leaves_no_descriptor(
+    site: Site, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    quic = replace(site.quic, secrets_log_file=str(tmp_path / "keys.txt"))
+    config = replace(site.client(9, quic=quic), **settings)
+    descriptors = open_descriptors()
+    gc.disable()  # it would close what nothing else closes
+    try:
+        with pytest.raises(qtunnel.ConfigError) as caught:
+            async with asyncio.timeout(5), qtunnel.connect(config):
+                pass
+        assert open_descriptors() == descriptors, caught.value
+    finally:
+        gc.enable()
