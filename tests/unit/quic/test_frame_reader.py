@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import pytest
 
 from qtunnel.quic.frame_reader import MAX_ACKS
-from qtunnel.quic.packet_plane import PacketPlane
-from qtunnel.quic.plane_connection import PlaneConnection
 from tests.sim.quic_pair import QuicPair
 from tests.sim.raw_peer import varint
-
-
-def plane_of(pair: QuicPair) -> PacketPlane:
-    plane = cast(PlaneConnection, pair.client.quic).plane
-    assert plane is not None
-    return plane
+from tests.unit.quic.planes import plane_of
 
 
 def test_datagrams_of_both_kinds_are_taken_in_order_and_once() -> None:
     pair = QuicPair()
     pair.open_tunnel()
     pair.run(1)
-    plane = plane_of(pair)
+    plane = plane_of(pair.client)
     payload = b"\x31\x03one\x00\x00\x01\x31\x40\x03two\x30three"
     assert plane.frames.read(payload, plane.path.network, b"", pair.now) == (True, False)
     assert plane.frames.take_datagrams() == [b"one", b"two", b"three"]
@@ -34,7 +25,7 @@ def test_padding_and_acks_ask_for_nothing() -> None:
     pair = QuicPair()
     pair.open_tunnel()
     pair.run(1)
-    plane = plane_of(pair)
+    plane = plane_of(pair.client)
     ack = b"\x02" + varint(plane.path.next_number - 1) + b"\x00\x00\x00"
     assert plane.frames.read(ack + bytes(9), plane.path.network, b"", pair.now) == (False, False)
     assert plane.frames.read(ack + b"\x01", plane.path.network, b"", pair.now) == (True, False)
@@ -45,7 +36,7 @@ def test_an_ack_of_a_packet_never_sent_closes_the_connection() -> None:
     pair = QuicPair()
     pair.open_tunnel()
     pair.run(1)
-    plane = plane_of(pair)
+    plane = plane_of(pair.client)
     plane.frames.read(b"\x02\x80\xff\xff\xff\x00\x00\x00", plane.path.network, b"", pair.now)
     assert pair.client.quic.closed is not None
     assert pair.client.quic.closed.error_code == 0x0A
@@ -56,7 +47,7 @@ def test_a_frame_that_cannot_be_read_closes_the_connection(payload: bytes) -> No
     pair = QuicPair()
     pair.open_tunnel()
     pair.run(1)
-    plane = plane_of(pair)
+    plane = plane_of(pair.client)
     plane.frames.read(payload, plane.path.network, b"", pair.now)
     assert pair.client.quic.closed is not None
 
@@ -68,7 +59,7 @@ def test_an_ack_behind_other_frames_counts() -> None:
     pair.client.send_packets(stream_id, [b"x" * 1100], pair.now)
     pair.client.datagrams_to_send(pair.now)
     assert pair.client.quic.bytes_in_flight > 1100
-    plane = plane_of(pair)
+    plane = plane_of(pair.client)
     ack = b"\x02" + varint(plane.path.next_number - 1) + b"\x00\x00\x00"
     plane.frames.read(b"\x10" + varint(1 << 22) + ack, plane.path.network, b"", pair.now)
     assert pair.client.quic.bytes_in_flight == 0
@@ -80,7 +71,7 @@ def test_a_packet_full_of_acks_closes_the_connection(before: bytes) -> None:
     pair = QuicPair()
     pair.open_tunnel()
     pair.run(1)
-    plane = plane_of(pair)
+    plane = plane_of(pair.client)
     ack = b"\x02" + varint(plane.path.next_number - 1) + b"\x00\x00\x00"
     for _ in range(3):
         plane.frames.read(before + ack * MAX_ACKS, plane.path.network, b"", pair.now)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import pytest
 
 from qtunnel.burst import Address
-from qtunnel.quic.packet_plane import PacketPlane
 from qtunnel.quic.packet_reader import MIN_RUN
-from qtunnel.quic.plane_connection import PlaneConnection
 from qtunnel.quic.run_opening import OpenedRun
 from tests.sim.quic_pair import QuicPair
+from tests.unit.quic.planes import plane_of
 
 COUNT = 2 * MIN_RUN
 
@@ -26,9 +24,7 @@ class Ends:
         pair.run(1)
         self.now = pair.now
         self.sender, self.plane = (
-            cast(PacketPlane, cast(PlaneConnection, connection.quic).plane)
-            for connection in (pair.client, pair.server_connection)
-            if connection is not None
+            plane_of(connection) for connection in (pair.client, pair.server_connection) if connection is not None
         )
         self.address: Address = self.plane.path.network.addr
 
