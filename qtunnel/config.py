@@ -318,6 +318,8 @@ def _check_server(host: str) -> None:
         address = ip_address(host)
     except ValueError:
         return  # a name
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
     why = None
     if address.is_unspecified:
         why = "means any address of a host that listens, and none to go to"

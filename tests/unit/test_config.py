@@ -33,7 +33,9 @@ def test_every_cure_is_on_until_it_is_switched_off() -> None:
     assert without.switched_off() == ["rcvbuf=default"]
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "255.255.255.255", "224.0.0.1", "ff02::1", "fe80::1"])
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "255.255.255.255", "224.0.0.1", "ff02::1", "fe80::1", "::ffff:0.0.0.0"]
+)
 def test_an_address_that_is_no_servers_is_refused_with_what_to_do(host: str) -> None:
     with pytest.raises(ConfigError, match=rf"server: {re.escape(host)} .*; (give|add)"):
         client(server=host)
