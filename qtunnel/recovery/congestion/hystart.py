@@ -19,6 +19,10 @@ class HyStart:
     """Watches RTTs round by round; for the first slow start only (RFC 9406 §4.3).
 
     Growth per ACK has no bound (L is infinite), as all sending is paced.
+
+    A delay that rises need not be our doing: others, and what goes the other way, fill queues too. If it falls
+    again within Conservative Slow Start, slow start goes on (§4.2). was_no_queue() is the same for later: a window
+    in full use while the delay is what it was before it rose has not found the path's limit.
     """
 
     __slots__ = (
@@ -26,6 +30,7 @@ class HyStart:
         "_css_rounds",
         "_current_round_min_rtt",
         "_last_round_min_rtt",
+        "_rtt_before_css",
         "_rtt_samples",
         "_window_end",
     )
@@ -37,6 +42,7 @@ class HyStart:
         self._rtt_samples = 0
         self._css_baseline_min_rtt = inf
         self._css_rounds = 0
+        self._rtt_before_css = inf
 
     @property
     def is_in_css(self) -> bool:
@@ -58,6 +64,22 @@ class HyStart:
             self._window_end = largest_sent
         return growth, is_over
 
+    def was_no_queue(self, rtt: float, largest_acked: int, largest_sent: int) -> bool:
+        """Return whether slow start was left too soon. To be called for ACKs after it, as on_ack was before.
+
+        Only for ACKs while the window is in use, and as long as nothing was lost.
+        """
+        self._current_round_min_rtt = min(self._current_round_min_rtt, rtt)
+        self._rtt_samples += 1
+        if largest_acked < self._window_end:
+            return False
+        self._window_end = largest_sent
+        found, samples = self._current_round_min_rtt, self._rtt_samples
+        self._current_round_min_rtt = inf
+        self._rtt_samples = 0
+        before = self._rtt_before_css
+        return samples >= N_RTT_SAMPLE and found < before + _threshold(before) / 2
+
     def _judge_delay(self) -> None:
         if self._rtt_samples < N_RTT_SAMPLE or self._last_round_min_rtt == inf:
             return
@@ -66,9 +88,10 @@ class HyStart:
                 # The delay went down again: it was no queue. Back to slow start.
                 self._css_baseline_min_rtt = inf
             return
-        threshold = min(max(MIN_RTT_THRESH, self._last_round_min_rtt / MIN_RTT_DIVISOR), MAX_RTT_THRESH)
-        if self._current_round_min_rtt >= self._last_round_min_rtt + threshold:
+        last = self._last_round_min_rtt
+        if self._current_round_min_rtt >= last + _threshold(last):
             self._css_baseline_min_rtt = self._current_round_min_rtt
+            self._rtt_before_css = last
             self._css_rounds = 0
 
     def _end_round(self) -> bool:
@@ -80,3 +103,8 @@ class HyStart:
         # The round in which it began counts, though only a part of it is left (RFC 9406 §4.2).
         self._css_rounds += 1
         return self._css_rounds >= CSS_ROUNDS
+
+
+def _threshold(rtt: float) -> float:
+    """Return by how much a delay has to rise from one round to the next to mean a queue."""
+    return min(max(MIN_RTT_THRESH, rtt / MIN_RTT_DIVISOR), MAX_RTT_THRESH)

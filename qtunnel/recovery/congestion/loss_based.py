@@ -56,7 +56,7 @@ class LossBased:
         acked = sample.acked_after_recovery
         if not sample.is_cwnd_limited or not acked:
             self._stand_still(sample.now)
-        elif self._window < self.ssthresh:
+        elif self._window < self.ssthresh or self._left_slow_start_too_soon(sample):
             self._slow_start(sample, acked)
         else:
             self._avoid(sample, acked)
@@ -119,8 +119,16 @@ class LossBased:
         self._window = min(self._window + growth, max(self.ssthresh, self._window))
         if is_over:
             self.ssthresh = self._window
-            self._hystart = None
             self._leave_slow_start()
+
+    def _left_slow_start_too_soon(self, sample: AckSample) -> bool:
+        """Return whether slow start goes on: it ended by a delay that has gone, and nothing was lost since."""
+        hystart = self._hystart
+        if hystart is None or not hystart.was_no_queue(sample.rtt, sample.largest_acked, sample.largest_sent):
+            return False
+        self._hystart = HyStart()
+        self.ssthresh = inf
+        return True
 
     def _after_reduction(self) -> None:
         self._hystart = None

@@ -23,6 +23,14 @@ class Rounds:
             self.number += 1
         return growth, is_over
 
+    def look(self, rtt: float) -> bool:
+        """Play a round trip after the end of slow start; return whether it should go on."""
+        found = False
+        for _ in range(ACKS_A_ROUND):
+            found |= self.hystart.was_no_queue(rtt, self.number, self.number + ACKS_A_ROUND)
+            self.number += 1
+        return found
+
 
 def test_a_steady_delay_keeps_slow_start_going() -> None:
     rounds = Rounds()
@@ -85,3 +93,29 @@ def test_fewer_than_eight_samples_judge_nothing() -> None:
     for _ in range(6):
         hystart.on_ack(1200, 0.1, 50, 100)
     assert not hystart.is_in_css
+
+
+def left_by_a_delay_that_rose(rise: float = 0.06) -> Rounds:
+    rounds = Rounds()
+    rounds.play(0.04)
+    rounds.play(0.04)
+    while not rounds.play(rise)[1]:
+        pass
+    return rounds
+
+
+def test_a_delay_that_falls_after_the_end_was_no_queue_either() -> None:
+    rounds = left_by_a_delay_that_rose()
+    assert not any(rounds.look(0.06) for _ in range(10))
+    assert not any(rounds.look(0.043) for _ in range(3))
+    assert rounds.look(0.0424)
+
+
+def test_a_few_samples_after_the_end_say_nothing() -> None:
+    rounds = left_by_a_delay_that_rose()
+    rounds.look(0.06)
+    number = rounds.number + 50
+    assert not rounds.hystart.was_no_queue(0.06, number, number)
+    for _ in range(20):  # one ACK a round trip
+        number += 50
+        assert not rounds.hystart.was_no_queue(0.04, number, number)

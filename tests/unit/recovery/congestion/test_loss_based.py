@@ -166,3 +166,58 @@ def test_the_shared_part_alone_knows_no_congestion_avoidance() -> None:
     control.on_loss(loss(1.0))
     with pytest.raises(NotImplementedError):
         control.on_ack(ack(1.1, 1200))
+
+
+class Delays:
+    """Feeds a controller round trips of twenty ACKs each."""
+
+    def __init__(self, control: LossBased) -> None:
+        self.control = control
+        self.number = 0
+        self.now = 1.0
+
+    def play(self, rtt: float, rounds: int) -> None:
+        for _ in range(rounds):
+            for _ in range(20):
+                self.now += rtt / 20
+                self.number += 1
+                self.control.on_ack(
+                    ack(self.now, 1200, rtt=rtt, largest_acked=self.number, largest_sent=self.number + 20)
+                )
+
+
+@BOTH
+def test_slow_start_that_ended_by_a_delay_goes_on_when_the_delay_was_not_ours(kind: type[LossBased]) -> None:
+    """What a download leaves to an upload that follows it, and the other way round."""
+    control = kind(1200)
+    delays = Delays(control)
+    delays.play(0.04, 3)
+    delays.play(0.06, 8)
+    window = control.congestion_window
+    assert control.ssthresh <= window
+    delays.play(0.04, 4)
+    assert control.ssthresh == inf
+    assert control.congestion_window >= window + 2 * 20 * 1200
+
+
+@BOTH
+@pytest.mark.parametrize("rtt", [0.06, 0.05])
+def test_slow_start_that_ended_by_a_delay_is_over_while_the_delay_stays(kind: type[LossBased], rtt: float) -> None:
+    control = kind(1200)
+    delays = Delays(control)
+    delays.play(0.04, 3)
+    delays.play(0.06, 8)
+    ssthresh = control.ssthresh
+    delays.play(rtt, 20)
+    assert control.ssthresh == ssthresh
+
+
+@BOTH
+def test_after_a_loss_slow_start_does_not_go_on(kind: type[LossBased]) -> None:
+    control = kind(1200)
+    delays = Delays(control)
+    delays.play(0.04, 3)
+    delays.play(0.06, 8)
+    control.on_loss(loss(delays.now))
+    delays.play(0.04, 4)
+    assert control.ssthresh < inf
