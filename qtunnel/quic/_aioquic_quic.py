@@ -255,6 +255,17 @@ class QuicCore(QuicConnection):
             )
         self._close_end()
 
+    def is_foreign_negotiation(self, data: bytes) -> bool:
+        """Whether a datagram is a Version Negotiation that answers no packet of ours (RFC 9000 §17.2.1).
+
+        A server repeats both connection ids of the packet it answers; aioquic does not compare the one we chose.
+        """
+        if not self._is_client or data[:1] < b"\x80" or data[1:5] != bytes(4) or len(data) < 6:
+            return False
+        at = 6 + data[5]
+        source = data[at + 1 : at + 1 + data[at]] if at < len(data) else b""
+        return source != self._original_destination_connection_id
+
     def release(self) -> None:
         """After the end: let go of what refers back to this object.
 

@@ -185,7 +185,7 @@ class Connection(PlaneCore):
         """Read one UDP payload, whatever it holds."""
         self._bytes_received += len(data)
         self._datagrams_received += 1
-        if self.is_ending:
+        if self.is_ending or self.is_foreign_negotiation(data):
             return
         self.set_log_time(now)
         opened = self.packets_opened

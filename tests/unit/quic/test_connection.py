@@ -355,3 +355,29 @@ def test_an_exception_while_sending_ends_the_connection_in_silence() -> None:
     assert server.is_terminated
     assert pair.endpoint.internal_errors == 1
     assert pair.endpoint._by_cid == {}
+
+
+@pytest.mark.parametrize(
+    ("changed", "ends"),
+    [(None, True), (6, False), (-6, False), (5, False)],
+    ids=["of ours", "another client's", "of another packet", "broken lengths"],
+)
+def test_only_a_version_negotiation_that_answers_our_packet_is_believed(changed: int | None, ends: bool) -> None:
+    client = HttpConnection.client(client_settings(), SERVER_ADDRESS, 1000.0)
+    (first,) = [transmit.data for transmit in client.datagrams_to_send(1000.0)]
+    theirs = first[6 : 6 + first[5]]
+    ours = first[7 + first[5] :][: first[6 + first[5]]]
+    version = b"\x6b\x33\x43\xcf"  # not one that we have
+    packet = bytearray(b"\xc0" + bytes(4) + bytes((len(ours),)) + ours + bytes((len(theirs),)) + theirs + version)
+    if changed is not None:
+        packet[changed] ^= 0x40
+    client.quic.receive_datagram(bytes(packet), SERVER_ADDRESS, 1000.1)
+    assert client.quic.is_ending is ends
+
+
+def test_what_is_too_short_for_a_version_negotiation_is_none() -> None:
+    client = HttpConnection.client(client_settings(), SERVER_ADDRESS, 1000.0)
+    client.datagrams_to_send(1000.0)
+    for size in range(20):
+        client.quic.receive_datagram((b"\xc0" + bytes(20))[:size], SERVER_ADDRESS, 1000.1)
+    assert not client.quic.is_ending
