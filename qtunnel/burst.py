@@ -1,7 +1,8 @@
 """What crosses the edges: bursts of inner packets, bursts of UDP datagrams, and what became of a send.
 
 One wake-up reads until empty (at most MAX_BURST packets), takes the time once and calls the core once
-(docs/design/0001-burst-and-layers.md). A list of buffers is handed on, never an object per packet.
+(docs/design/0001-burst-and-layers.md). A list of buffers, or a run in one buffer (packet_run.py), is handed on,
+never an object per packet.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
+from qtunnel.packet_run import Packets
+
 __all__ = [
     "MAX_BURST",
     "MAX_READ",
+    "MAX_RUN",
     "Address",
     "Burst",
     "Received",
@@ -23,10 +27,12 @@ __all__ = [
     "address_text",
 ]
 
-MAX_BURST: Final = 64
+MAX_BURST: Final = 128
 """Packets or datagrams read in one wake-up at most, so that neither direction starves the other."""
-MAX_READ: Final = 2 * MAX_BURST - 1
-"""Packets one read of a TUN gives at most: a super-packet of up to MAX_BURST may follow MAX_BURST - 1 packets."""
+MAX_RUN: Final = 64
+"""Packets the kernel hands over as one at most."""
+MAX_READ: Final = MAX_BURST + MAX_RUN - 1
+"""Packets one read of a TUN gives at most: a whole super-packet may follow MAX_BURST - 1 packets."""
 
 Address = tuple[str, int] | tuple[str, int, int, int]
 """A UDP address as the socket module gives it: (host, port), for IPv6 (host, port, flowinfo, scope_id)."""
@@ -39,7 +45,7 @@ class Burst:
     packets: whole IP packets, IPv4 and IPv6 mixed. now: seconds, the loop's monotonic clock.
     """
 
-    packets: list[bytes]
+    packets: Packets
     now: float
 
 
@@ -47,12 +53,12 @@ class Burst:
 class Received:
     """UDP datagrams received together from one remote address.
 
-    datagrams: UDP payloads in order of arrival, coalesced ones already split. local: the address the peer spoke
-    to, without a port, or None where the socket is bound to one address. ecn: the two ECN bits (RFC 3168).
-    path_id: the path whose socket they came in by.
+    datagrams: UDP payloads in order of arrival; what the kernel had coalesced is a run. local: the address the
+    peer spoke to, without a port, or None where the socket is bound to one address. ecn: the two ECN bits (RFC
+    3168). path_id: the path whose socket they came in by.
     """
 
-    datagrams: list[bytes]
+    datagrams: Packets
     remote: Address
     local: str | None = None
     ecn: int = 0
@@ -87,11 +93,14 @@ class SendResult(Enum):
 class TunEdge(Protocol):
     """A TUN device, or what stands for one. Packets are whole IP packets."""
 
-    def read_burst(self) -> list[bytes]:
-        """Return about MAX_BURST packets, at most MAX_READ; empty when nothing waits."""
+    def read_burst(self) -> list[Packets]:
+        """Return about MAX_BURST packets, at most MAX_READ, in groups; empty when nothing waits.
+
+        A group is a list of single packets or a run.
+        """
         ...
 
-    def write_burst(self, packets: list[bytes]) -> int:
+    def write_burst(self, packets: Packets) -> int:
         """Write the packets in order; return how many the kernel took. The rest was refused for good."""
         ...
 

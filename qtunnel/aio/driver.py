@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 from qtunnel.burst import MAX_BURST, Address, Burst, Received, SendResult, Transmit, TunEdge, UdpEdge
 from qtunnel.drops import DropCounts, DropReason
 from qtunnel.linux.timerfd import TimerFd
+from qtunnel.packet_run import Packets
 
 __all__ = ["Core", "Driver", "FileTunEdge", "FileUdpEdge", "PacketPort"]
 
@@ -37,7 +38,7 @@ class Core(Protocol):
     def handle_timer(self, now: float) -> None: ...  # noqa: D102
     def get_timer(self) -> float | None: ...  # noqa: D102
     def datagrams_to_send(self, now: float) -> list[Transmit]: ...  # noqa: D102
-    def packets_to_write(self) -> list[bytes]: ...  # noqa: D102
+    def packets_to_write(self) -> list[Packets]: ...  # noqa: D102
     def next_event(self) -> Any: ...  # noqa: D102
     def has_room_for_read(self) -> bool: ...  # noqa: D102
 
@@ -77,7 +78,7 @@ class PacketPort:
         self._closed = False
         self.dropped = 0
 
-    def write_burst(self, packets: list[bytes]) -> int:
+    def write_burst(self, packets: Packets) -> int:
         """Hand packets to the reader; returns how many were kept, as every one is."""
         self._packets.extend(packets)
         while len(self._packets) > self._max_packets:
@@ -181,8 +182,7 @@ class Driver:
             return
         core = self._core
         now = monotonic()
-        packets = core.packets_to_write()
-        if packets:
+        for packets in core.packets_to_write():
             self._write_packets(packets)
         for transmit in core.datagrams_to_send(now):
             self._send(transmit)
@@ -215,9 +215,11 @@ class Driver:
     def _tun_readable(self) -> None:
         if self._tun is None:
             return
-        packets = self._tun.read_burst()
-        if packets:
-            self._core.receive_from_tun(Burst(packets, monotonic()))
+        groups = self._tun.read_burst()
+        if groups:
+            now = monotonic()
+            for packets in groups:
+                self._core.receive_from_tun(Burst(packets, now))
             self.flush()
         elif self._tun.detached:
             self._read_tun(False)  # the descriptor stays readable for ever
@@ -279,7 +281,7 @@ class Driver:
     def _socket_for(self, transmit: Transmit) -> FileUdpEdge | None:
         return self._sockets.get((transmit.path_id, ":" in transmit.remote[0]))
 
-    def _write_packets(self, packets: list[bytes]) -> None:
+    def _write_packets(self, packets: Packets) -> None:
         edge = self._tun if self._tun is not None else self._port
         if edge is None:
             return

@@ -8,7 +8,6 @@ outer packets are congestion controlled, so RFC 6040 copying does not apply (RFC
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from ipaddress import IPv4Address, IPv6Address
@@ -17,12 +16,14 @@ from typing import Final
 
 from qtunnel.drops import DropCounts, DropReason
 from qtunnel.errors import MalformedPacketError
+from qtunnel.flow_runs import flow_runs
 from qtunnel.ip import icmp as icmp_messages
 from qtunnel.ip.echo import answer_echo, is_echo
 from qtunnel.ip.fragment import fragment_ipv4
 from qtunnel.ip.header import IPV6_MIN_MTU, IpHeader, decrement_hop_limit, parse_header
 from qtunnel.ip.icmp_limit import TokenBucket
 from qtunnel.ip.policy import Policy
+from qtunnel.packet_run import PacketRun, Packets, flatten
 
 __all__ = ["Forwarded", "Forwarder", "HopLimit", "IcmpErrors", "Suppressed"]
 
@@ -78,13 +79,27 @@ class Suppressed(StrEnum):
 class Forwarded:
     """What became of a burst.
 
-    packets: what passed, in order; a fragmented packet's fragments in its place. replies: ICMP messages for where
-    the burst came from. drops: one for each packet that neither passed nor was answered as an echo.
+    groups: what passed, in order; a fragmented packet's fragments in its place. A flow that came in a run is one.
+    replies: ICMP messages for where the burst came from. drops: one for each packet that neither passed nor was
+    answered as an echo.
     """
 
-    packets: list[bytes] = field(default_factory=list)
+    groups: list[Packets] = field(default_factory=list)
     replies: list[bytes] = field(default_factory=list)
     drops: DropCounts = field(default_factory=Counter)
+
+    @property
+    def packets(self) -> list[bytes]:
+        """The packets of all groups."""
+        return flatten(self.groups)
+
+    def singles(self) -> list[bytes]:
+        """Return the list that the next single packet that passes is to be appended to."""
+        if self.groups and isinstance(self.groups[-1], list):
+            return self.groups[-1]
+        singles: list[bytes] = []
+        self.groups.append(singles)
+        return singles
 
 
 class IcmpErrors:
@@ -188,14 +203,44 @@ class Forwarder:
         self.mtu = mtu
         self.hop_limit = hop_limit
 
-    def forward(self, packets: Sequence[bytes], now: float) -> Forwarded:
+    def forward(self, packets: Packets, now: float) -> Forwarded:
         """Judge each packet of a burst, whatever its bytes. now: seconds, for the ICMP rate limits.
+
+        Packets of a flow are judged by the first of them, and a flow that is too big is told so once.
+        """
+        forwarded = Forwarded()
+        groups = [packets]
+        if isinstance(packets, PacketRun) and not packets.is_flow:
+            groups = flow_runs(packets)
+        for group in groups:
+            if isinstance(group, PacketRun) and self.hop_limit is HopLimit.KEEP:
+                self._forward_flow(group, forwarded, now)
+            else:
+                self._forward_each(group, forwarded, now)
+        if not all(forwarded.groups):
+            forwarded.groups = [group for group in forwarded.groups if group]
+        return forwarded
+
+    def _forward_flow(self, flow: PacketRun, forwarded: Forwarded, now: float) -> None:
+        first = flow[0]
+        alone = Forwarded()
+        self._forward_each((first,), alone, now)
+        if alone.packets == [first]:
+            forwarded.groups.append(flow)
+        elif alone.drops:
+            forwarded.replies += alone.replies
+            for reason in alone.drops:
+                forwarded.drops[reason] += flow.rows
+        else:
+            self._forward_each(flow, forwarded, now)  # they are fragmented, each for itself
+
+    def _forward_each(self, packets: Packets, forwarded: Forwarded, now: float) -> None:
+        """Judge packets one by one.
 
         The loop itself handles valid, unfragmented, plain packets between addresses that passed before, which
         fit; everything else goes the long way through _examine, where every rule is.
         """
-        forwarded = Forwarded()
-        append = forwarded.packets.append
+        append = forwarded.singles().append
         allowed = self.policy.allowed_pairs
         mtu4 = _NO_LIMIT if self.mtu is None else self.mtu
         mtu6 = max(mtu4, IPV6_MIN_MTU)
@@ -227,7 +272,6 @@ class Forwarder:
                     append(packet if keep else decrement_hop_limit(packet))
                     continue
             self._examine(packet, forwarded, now)
-        return forwarded
 
     def _examine(self, packet: bytes, forwarded: Forwarded, now: float) -> None:
         """Judge one packet by every rule."""
@@ -275,9 +319,9 @@ class Forwarder:
         """Pass a packet of the right size, or make it so. arrived: what an error quotes (RFC 1812 §4.3.2.3)."""
         mtu = self.mtu
         if mtu is None or len(packet) <= (mtu if header.version == 4 else max(mtu, IPV6_MIN_MTU)):
-            forwarded.packets.append(packet)
+            forwarded.singles().append(packet)
         elif not header.dont_fragment and mtu >= header.header_length + 8:
-            forwarded.packets += fragment_ipv4(packet, mtu)
+            forwarded.singles().extend(fragment_ipv4(packet, mtu))
         else:
             forwarded.drops[DropReason.TOO_BIG] += 1
             if self.icmp is not None:

@@ -7,9 +7,8 @@ identifications, which count up (with DF they may also be all the same, and then
 A super-packet is believed: the kernel looks at none of its checksums. So the checksums of every packet are
 verified before it becomes part of one; a packet that fails is left alone, for the kernel to judge and to count.
 
-The headers are compared as numbers. A whole header, read as one big integer, tells its successor: the sequence
-number is so much higher, the identification one higher and its checksum one lower, which is one addition. That is
-0.3 us a packet for every rule at once. The sums are taken by numpy over all packets together (0.2 us a packet).
+The headers are compared as numbers (qtunnel/flow_headers.py); those of a run that is a flow were already. The sums
+are taken by numpy over all packets together (0.2 us a packet).
 """
 
 from __future__ import annotations
@@ -21,41 +20,36 @@ from typing import Final
 
 import numpy as np
 
-from qtunnel.linux.vnet_hdr import (
-    HOST_SHIFT,
-    MAX_SEGMENTS,
-    MAX_SUPER_PACKET,
-    NEEDS_CSUM,
+from qtunnel.flow_headers import (
     PSH,
     SUM,
     TCP,
     TCP_CHECK,
     UDP,
     UDP_CHECK,
-    UDP_HEADER_SIZE,
-    VNET_HEADER,
     Layout,
-    layout_of,
+    flow_layout,
+    flow_reach,
+)
+from qtunnel.flow_runs import LEAST_FLOW
+from qtunnel.linux.vnet_hdr import (
+    HOST_SHIFT,
+    MAX_SEGMENTS,
+    MAX_SUPER_PACKET,
+    NEEDS_CSUM,
+    VNET_HEADER,
+    gso_of,
     word_sum,
 )
+from qtunnel.packet_run import PacketRun
 
-__all__ = ["LEAST", "SuperPacket", "coalesce"]
+__all__ = ["SuperPacket", "coalesce", "coalesce_flow"]
 
-LEAST: Final = 12
-"""Packets that are worth it: verifying fewer costs more than what the kernel takes for each.
-
-On one machine a writer, with the kernel's receiving, took alone and together 4.6 and 5.6 us a packet for 8, 4.5
-and 4.8 for 12, 4.9 and 4.4 for 16, 4.7 and 3.7 for 46. Of 12 together the receiver acknowledges half as often, and
-each ACK crosses the tunnel too."""
-
-_ACK: Final = 0x10
-_DONT_FRAGMENT: Final = 0x4000
 _IPV4: Final = Struct(">2xHHHxBH").unpack_from
 """Total length, identification, flags and fragment offset, protocol, header checksum."""
 _IPV6: Final = Struct(">4xHB").unpack_from
 """Payload length, next header."""
 _U16: Final = Struct(">H")
-_U32: Final = Struct(">I")
 
 
 @dataclass(slots=True)
@@ -72,7 +66,7 @@ class SuperPacket:
 
 
 def coalesce(
-    packets: Sequence[bytes], *, tcp: bool = True, udp: bool = True, least: int = LEAST
+    packets: Sequence[bytes], *, tcp: bool = True, udp: bool = True, least: int = LEAST_FLOW
 ) -> list[SuperPacket]:
     """Return the super-packets that can be made of a burst, in order; packets in none of them stay as they are.
 
@@ -87,7 +81,7 @@ def coalesce(
         if len(last) > len(packet) or packet[12:24] != last[12:24]:
             index += 1
             continue
-        layout = _layout(packet)
+        layout = flow_layout(packet)
         if layout is None or not (tcp if layout.is_tcp else udp):
             index += 1
             continue
@@ -98,60 +92,29 @@ def coalesce(
     return found
 
 
-def _layout(packet: bytes) -> Layout | None:
-    """Return the layout of the headers of a packet that may begin a super-packet, else None."""
-    size = len(packet)
-    if size <= 28:
-        return None
-    if packet[0] == 0x45:
-        l4 = 20
-        total, _, fragment, protocol, check = _IPV4(packet)
-        # A checksum of 0xFFFF is right where 0 is (RFC 1624), but the kernel would write 0.
-        if total != size or fragment & ~_DONT_FRAGMENT or check == SUM or word_sum(packet[:20]):
-            return None
-    elif packet[0] >> 4 == 6 and size > 48:
-        l4 = 40
-        total, protocol = _IPV6(packet)
-        if total + 40 != size:
-            return None
-    else:
-        return None
-    if protocol == TCP:
-        # ACK and nothing else. A segment with PSH can be the last of a super-packet, never the first of two.
-        if size <= l4 + 20 or packet[l4 + 13] != _ACK or packet[l4 + 12] & 0x0F:
-            return None
-        header_size = l4 + (packet[l4 + 12] >> 4) * 4
-        if not l4 + 20 <= header_size < size:
-            return None
-    elif protocol == UDP and _U16.unpack_from(packet, l4 + 4)[0] == size - l4:
-        header_size = l4 + UDP_HEADER_SIZE
-    else:
-        return None
-    return layout_of(l4 == 20, protocol == TCP, l4, header_size)
+def coalesce_flow(run: PacketRun, *, tcp: bool = True, udp: bool = True) -> list[SuperPacket]:
+    """Return the same for a run that is a flow."""
+    found: list[SuperPacket] = []
+    layout = flow_layout(run[0])
+    if layout is None or not (tcp if layout.is_tcp else udp):
+        return found
+    most = max(1, min(MAX_SEGMENTS, (MAX_SUPER_PACKET - layout.size) // (run.size - layout.size)))
+    for first in range(0, run.rows, most):
+        _verify(run[first : first + most], first, layout, min(LEAST_FLOW, run.rows), found)
+    return found
 
 
 def _end_of_run(packets: Sequence[bytes], first: int, layout: Layout) -> int:
-    """Return the index after the last packet that continues the one at first; sums of TCP and UDP not looked at.
-
-    A header equals its predecessor's plus one step, as numbers, exactly if each field does: for a run ends before
-    any of the counted fields would overflow into the next.
-    """
+    """Return the index after the last packet that continues the one at first; TCP's and UDP's sums aside."""
     leader = packets[first]
     size, header_size = len(leader), layout.size
     payload = size - header_size
-    # Everything but the checksum of TCP or UDP.
-    mask = (1 << header_size * 8) - 1 - SUM * layout.check_unit
+    counts_up, most = flow_reach(leader, packets[first + 1], layout)
+    most = min(most, len(packets) - first, MAX_SEGMENTS, max(1, (MAX_SUPER_PACKET - header_size) // payload))
+    mask = layout.followed
+    step = layout.step(payload, counts_up)
     from_bytes = int.from_bytes
     header = from_bytes(leader[:header_size], "big") & mask
-    step = layout.sequence_unit * payload
-    most = min(len(packets) - first, MAX_SEGMENTS, max(1, (MAX_SUPER_PACKET - header_size) // payload))
-    if layout.is_tcp:
-        most = min(most, (0xFFFFFFFF - _U32.unpack_from(leader, layout.l4 + 4)[0]) // payload + 1)
-    if layout.is_ipv4:
-        _, identification, fragment, _, check = _IPV4(leader)
-        if not fragment or packets[first + 1][4:6] != leader[4:6]:
-            step += layout.identification_unit - layout.ip_check_unit
-            most = min(most, 0xFFFF - identification + 1, check + 1)
     for index in range(first + 1, first + most):
         packet = packets[index]
         header += step
@@ -181,37 +144,39 @@ def _is_last(packet: bytes, size: int, header: int, layout: Layout) -> bool:
 def _verify(run: Sequence[bytes], first: int, layout: Layout, least: int, found: list[SuperPacket]) -> None:
     """Make super-packets of the packets of a run whose checksums are right. first: its place in the burst."""
     whole = len(run) if len(run[-1]) == len(run[0]) else len(run) - 1
-    right, payloads = _verify_full(run[:whole], layout)
-    right += [_is_right(packet, layout) for packet in run[whole:]]
-    if all(right):
-        payloads += [packet[layout.size :] for packet in run[whole:]]
-        found.append(SuperPacket(first, len(run), layout.is_tcp, [_header(run, layout), *payloads]))
-        return
+    full = PacketRun.of(run[:whole])
+    right = _are_right(full, layout)
+    if whole < len(run):
+        right.append(_is_right(run[whole], layout))
     begin = 0
-    for index, is_right in enumerate([*right, False]):
+    for end, is_right in enumerate([*right, False]):
         if is_right:
             continue
-        if index - begin >= least:
-            part = run[begin:index]
-            pieces = [_header(part, layout), *(packet[layout.size :] for packet in part)]
-            found.append(SuperPacket(first + begin, len(part), layout.is_tcp, pieces))
-        begin = index + 1
+        if end - begin >= least:
+            part = full[begin:end]
+            pieces = [_header(run[begin], run[end - 1], end - begin, layout), _payloads(part, layout)]
+            if end > whole:
+                pieces.append(run[whole][layout.size :])
+            found.append(SuperPacket(first + begin, end - begin, layout.is_tcp, pieces))
+        begin = end + 1
 
 
-def _verify_full(packets: Sequence[bytes], layout: Layout) -> tuple[list[bool], list[bytes]]:
-    """Return which packets of one size have the right checksum (see _is_right), and their payloads as one."""
-    size = len(packets[0])
-    pad = b"\0" * (size & 1)  # rows of whole words; a zero more does not change a sum
-    words = np.frombuffer(pad.join(packets) + pad, np.uint16).reshape(len(packets), -1)
+def _are_right(run: PacketRun, layout: Layout) -> list[bool]:
+    """Return which packets have the right checksum (see _is_right)."""
     # From the source address on; with it come 4 + 4 or 16 + 16 bytes of pseudo-header.
-    summed = words[:, 6 if layout.is_ipv4 else 4 :]
-    rest = (_pseudo_rest(layout, size) << HOST_SHIFT) % SUM
-    wrong = np.add.reduce(summed, axis=1, dtype=np.uint32, initial=rest) % SUM
-    never = words[:, layout.check // 2] == int.from_bytes(_never(layout))
-    payloads = words.view(np.uint8)[:, layout.size : size].tobytes()
-    if np.count_nonzero(wrong) or np.count_nonzero(never):
-        return ((wrong == 0) & ~never).tolist(), [payloads]
-    return [True] * len(packets), [payloads]
+    summed = 12 if layout.is_ipv4 else 8
+    rest = (_pseudo_rest(layout, run.size) << HOST_SHIFT) % SUM
+    sums = np.add.reduce(run.array(np.uint16, summed), axis=1, dtype=np.uint32, initial=rest)
+    if run.size & 1:
+        sums += np.frombuffer(run.column(run.size - 1), np.uint8).astype(np.uint32) << 8 - HOST_SHIFT
+    right = sums % SUM == 0
+    if _never(layout)[0] in run.column(layout.check):
+        right &= run.array(np.uint16, layout.check, 1)[:, 0] != int.from_bytes(_never(layout))
+    return right.tolist()  # type: ignore[no-any-return]  # of an array of bool
+
+
+def _payloads(run: PacketRun, layout: Layout) -> bytes:
+    return run.array(np.uint8, layout.size).tobytes()
 
 
 def _is_right(packet: bytes, layout: Layout) -> bool:
@@ -230,11 +195,10 @@ def _pseudo_rest(layout: Layout, size: int) -> int:
     return (TCP if layout.is_tcp else UDP) + size - layout.l4
 
 
-def _header(run: Sequence[bytes], layout: Layout) -> bytes:
-    """Return virtio_net_hdr, IP and transport header of the super-packet of all packets of a run."""
-    leader, last = run[0], run[-1]
+def _header(leader: bytes, last: bytes, count: int, layout: Layout) -> bytes:
+    """Return virtio_net_hdr, IP and transport header of the super-packet of count packets from leader to last."""
     payload = len(leader) - layout.size
-    total = len(leader) + payload * (len(run) - 2) + len(last) - layout.size
+    total = len(leader) + payload * (count - 2) + len(last) - layout.size
     grown = total - len(leader)
     header = int.from_bytes(leader[: layout.size], "big") + grown * layout.length_unit
     if layout.is_tcp:
@@ -247,5 +211,5 @@ def _header(run: Sequence[bytes], layout: Layout) -> bytes:
     check = int.from_bytes(leader[layout.check : layout.check + 2], "big")
     header += (pseudo % SUM - check) * layout.check_unit
     offset = TCP_CHECK if layout.is_tcp else UDP_CHECK
-    vnet = VNET_HEADER.pack(NEEDS_CSUM, layout.kind, layout.size, payload, layout.l4, offset)
+    vnet = VNET_HEADER.pack(NEEDS_CSUM, gso_of(layout), layout.size, payload, layout.l4, offset)
     return vnet + header.to_bytes(layout.size, "big")

@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from qtunnel.flow_headers import PSH, SUM, TCP, TCP_CHECK, UDP, UDP_CHECK, UDP_HEADER_SIZE, Layout, layout_of
 from qtunnel.linux.vnet_hdr import (
     CWR,
     FIN_PSH,
@@ -25,19 +26,12 @@ from qtunnel.linux.vnet_hdr import (
     HOST_SHIFT,
     MAX_SEGMENTS,
     NEEDS_CSUM,
-    SUM,
-    TCP,
-    TCP_CHECK,
-    UDP,
-    UDP_CHECK,
-    UDP_HEADER_SIZE,
     VNET_HEADER,
     VNET_HEADER_SIZE,
     Gso,
-    Layout,
-    layout_of,
     word_sum,
 )
+from qtunnel.packet_run import PacketRun, Packets
 
 __all__ = ["Segmenter", "complete_checksums"]
 
@@ -89,8 +83,10 @@ class Segmenter:
     def __init__(self) -> None:
         self._rows: dict[tuple[Layout, int], _Rows] = {}
 
-    def split(self, frame: memoryview) -> list[bytes]:
+    def split(self, frame: memoryview) -> list[Packets]:
         """Return the segments of a super-packet, complete with checksums; none when the frame makes no sense.
+
+        Many of them come as a run, which is a flow, and the last, if it is shorter, behind it.
 
         frame: virtio_net_hdr with a gso_type, and IP packet; it is not needed afterwards.
         """
@@ -105,17 +101,17 @@ class Segmenter:
             return []
         parsed = _parse(packet, layout, size)
         if parsed.segments < (_MANY_ODD if size & 1 else _MANY) and not _may_overflow(parsed):
-            return _cut_few(parsed)
+            return [_cut_few(parsed)]
         return self._cut_many(parsed)
 
-    def _cut_many(self, packet: _Super) -> list[bytes]:
+    def _cut_many(self, packet: _Super) -> list[Packets]:
         key = (packet.layout, packet.size)
         rows = self._rows.get(key)
         if rows is None:
             if len(self._rows) >= _MAX_GEOMETRIES:
                 self._rows.clear()
             rows = self._rows[key] = _Rows(packet.layout, packet.size)
-        packets: list[bytes] = []
+        packets: list[Packets] = []
         for first in range(0, packet.segments, rows.count):
             packets += rows.fill(packet, first, min(rows.count, packet.segments - first))
         return packets
@@ -276,7 +272,7 @@ class _Rows:
     def __init__(self, layout: Layout, size: int) -> None:
         length = layout.size + size
         stride = length + (length & 1)
-        count = max(1, min(MAX_SEGMENTS, _ROWS_SIZE // stride))
+        count = min(MAX_SEGMENTS, _ROWS_SIZE // size + 1)
         array = np.zeros((count, stride), np.uint8)
 
         def column(offset: int, kind: str) -> NDArray[Any]:
@@ -297,7 +293,7 @@ class _Rows:
         self._packets = column(0, f"V{length}")
         self._views = [array[index].data for index in range(count)]
 
-    def fill(self, packet: _Super, first: int, count: int) -> list[bytes]:
+    def fill(self, packet: _Super, first: int, count: int) -> list[Packets]:
         """Return count segments from number first on, at most self.count."""
         layout, size, payload = self._layout, self._size, packet.payload
         self._headers[:count] = np.frombuffer(packet.header, np.uint8)
@@ -324,9 +320,14 @@ class _Rows:
         if whole < count:  # the last has another length in its pseudo-header
             totals[whole] += (-packet.missing << HOST_SHIFT) % SUM
         self._l4_checks[:count] = (bias or SUM) - totals % SUM
-        packets = _as_bytes(self._packets[:whole])
+        packets: list[Packets] = []
+        if (first == 0 and packet.first_flags) or (whole == count and packet.last_flags & ~PSH):
+            packets.append(_as_bytes(self._packets[:whole]))
+        elif whole:
+            data, stride = self._array[:whole].tobytes(), self._array.shape[1]
+            packets.append(PacketRun(data, layout.size + size, whole, stride=stride, is_flow=True))
         if whole < count:
-            packets.append(bytes(self._views[whole][: layout.size + size - packet.missing]))
+            packets.append([bytes(self._views[whole][: layout.size + size - packet.missing])])
         return packets
 
     def _finish_last(self, packet: _Super, index: int) -> None:

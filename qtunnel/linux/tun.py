@@ -23,10 +23,12 @@ from typing import Final
 
 from qtunnel.burst import MAX_BURST
 from qtunnel.errors import SystemSetupError
-from qtunnel.linux.coalescing import LEAST, SuperPacket, coalesce
+from qtunnel.flow_runs import LEAST_FLOW
+from qtunnel.linux.coalescing import SuperPacket, coalesce, coalesce_flow
 from qtunnel.linux.netlink import Netlink
 from qtunnel.linux.segmentation import Segmenter, complete_checksums
 from qtunnel.linux.vnet_hdr import MAX_SEGMENTS, NEEDS_CSUM, NO_OFFLOAD, VNET_HEADER, VNET_HEADER_SIZE
+from qtunnel.packet_run import PacketRun, Packets
 
 __all__ = ["Tun", "TunCounters"]
 
@@ -84,9 +86,11 @@ class Tun:
         "_buffers",
         "_fd",
         "_has_vnet_header",
+        "_incomplete",
         "_refused_reads",
         "_refused_writes",
         "_segmenter",
+        "_singles",
         "coalesces_tcp",
         "coalesces_udp",
         "counters",
@@ -109,6 +113,8 @@ class Tun:
         self._refused_reads = 0
         self._refused_writes = {False: 0, True: 0}  # by whether they were UDP
         self._segmenter = Segmenter()
+        self._singles: list[bytes] = []  # single packets of the burst that is being read
+        self._incomplete: list[tuple[int, bytes]] = []  # index of one of them, and its virtio_net_hdr
         self._buffer = memoryview(bytearray(_MAX_PACKET + (VNET_HEADER_SIZE if has_vnet_header else 0)))
         self._buffers = [self._buffer]
 
@@ -150,60 +156,84 @@ class Tun:
         if fd >= 0:
             os.close(fd)
 
-    def read_burst(self) -> list[bytes]:
-        """Return about MAX_BURST packets, in order; empty when nothing waits or the interface is gone.
+    def read_burst(self) -> list[Packets]:
+        """Return about MAX_BURST packets, in groups in order; empty when nothing waits or the interface is gone.
 
         At most MAX_READ, where the kernel keeps to MAX_SEGMENTS. Errors are counted, never raised.
         """
-        packets: list[bytes] = []
-        incomplete: list[tuple[int, bytes]] = []  # index of a packet, and its virtio_net_hdr
-        fd, buffer, buffers = self._fd, self._buffer, self._buffers
-        has_vnet_header = self._has_vnet_header
+        groups: list[Packets] = []
+        count = 0
         before = self.counters.super_packets_read
         for _ in range(MAX_BURST):
-            try:
-                size = os.readv(fd, buffers)
-            except BlockingIOError:
+            size = self._read()
+            if size <= 0:
+                if size < 0:
+                    continue
                 break
-            except OSError as error:
-                self._on_error(error, self.read_errors)
-                # The kernel has dropped one packet that it could not describe. It may well have others.
-                if error.errno != errno.EINVAL or not has_vnet_header:
-                    break
-                self._on_bad_frame()
-                continue
-            if not size:
-                break
-            if not has_vnet_header:
-                packets.append(bytes(buffer[:size]))
-            elif buffer[1]:
-                packets += self._split(size)
+            if self._has_vnet_header and self._buffer[1]:
+                for group in self._split(size):
+                    count += len(group)
+                    if isinstance(group, PacketRun):
+                        self._end_singles(groups)
+                        groups.append(group)
+                    else:
+                        self._singles += group
                 if self.counters.super_packets_read - before >= _MAX_SUPER_PACKETS:
                     break
             else:
-                if buffer[0] & NEEDS_CSUM:
-                    incomplete.append((len(packets), bytes(buffer[:VNET_HEADER_SIZE])))
-                packets.append(bytes(buffer[VNET_HEADER_SIZE:size]))
-            if len(packets) >= MAX_BURST:
+                self._add_single(size)
+                count += 1
+            if count >= MAX_BURST:
                 break
-        if incomplete:
-            self._complete(packets, incomplete)
-        return packets
+        self._end_singles(groups)
+        return groups
 
-    def _split(self, size: int) -> list[bytes]:
+    def _read(self) -> int:
+        """Read one frame into the buffer; return its size, 0 to stop, -1 to go on without."""
+        try:
+            return os.readv(self._fd, self._buffers)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            self._on_error(error, self.read_errors)
+            # The kernel has dropped one packet that it could not describe. It may well have others.
+            if error.errno != errno.EINVAL or not self._has_vnet_header:
+                return 0
+            self._on_bad_frame()
+            return -1
+
+    def _add_single(self, size: int) -> None:
+        buffer = self._buffer
+        if not self._has_vnet_header:
+            self._singles.append(bytes(buffer[:size]))
+            return
+        if buffer[0] & NEEDS_CSUM:
+            self._incomplete.append((len(self._singles), bytes(buffer[:VNET_HEADER_SIZE])))
+        self._singles.append(bytes(buffer[VNET_HEADER_SIZE:size]))
+
+    def _end_singles(self, groups: list[Packets]) -> None:
+        """Add the single packets read so far, complete, as a group."""
+        singles, self._singles = self._singles, []
+        if self._incomplete:
+            self._complete(singles, self._incomplete)
+            self._incomplete = []
+        if singles:
+            groups.append(singles)
+
+    def _split(self, size: int) -> list[Packets]:
         """Return the segments of the super-packet in the buffer; none, counted, when it makes no sense."""
-        packets = self._segmenter.split(self._buffer[:size])
-        if packets:
+        groups = self._segmenter.split(self._buffer[:size])
+        if groups:
             self.counters.super_packets_read += 1
-            self.counters.segments_read += len(packets)
+            self.counters.segments_read += sum(map(len, groups))
             self._refused_reads = 0
         else:
             self.counters.bad_frames += 1
             self._on_bad_frame()
-        return packets
+        return groups
 
     def _complete(self, packets: list[bytes], incomplete: list[tuple[int, bytes]]) -> None:
-        """Complete the checksums of the packets at these indices, or drop and count what makes no sense.
+        """Complete the checksums of the packets at these indices, in place; drop and count what makes no sense.
 
         Those of one size and virtio_net_hdr are done together, wherever they are.
         """
@@ -233,15 +263,19 @@ class Tun:
             except OSError as error:
                 self._on_error(error, self.read_errors)
 
-    def write_burst(self, packets: list[bytes]) -> int:
+    def write_burst(self, packets: Packets) -> int:
         """Write the packets in order; return how many the kernel took. Refused ones are counted and lost.
 
         The kernel refuses what is neither IPv4 nor IPv6 (EINVAL), and all while the interface is down (EIO).
         """
-        if len(packets) < LEAST or not (self.coalesces_tcp or self.coalesces_udp):
+        if len(packets) < LEAST_FLOW or not (self.coalesces_tcp or self.coalesces_udp):
             return self._write_singly(packets)
+        if isinstance(packets, PacketRun) and packets.is_flow:
+            found = coalesce_flow(packets, tcp=self.coalesces_tcp, udp=self.coalesces_udp)
+        else:
+            found = coalesce(packets, tcp=self.coalesces_tcp, udp=self.coalesces_udp)
         taken = done = 0
-        for together in coalesce(packets, tcp=self.coalesces_tcp, udp=self.coalesces_udp):
+        for together in found:
             if done < together.first:
                 taken += self._write_singly(packets[done : together.first])
             done = together.first + together.count

@@ -16,13 +16,14 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from qtunnel.burst import MAX_BURST, Received, SendResult
+from qtunnel.burst import MAX_BURST, SendResult
 from qtunnel.linux.cmsg import ANCILLARY_SIZE, SO_MEMINFO, AncillaryParser, packet_info, segment_size
+from qtunnel.linux.datagram_pile import DatagramPile, as_received
 from qtunnel.linux.icmp_errors import parse_error
 from qtunnel.linux.udp_options import OpenedSocket, open_udp_socket
 
 if TYPE_CHECKING:
-    from qtunnel.burst import Address, Transmit
+    from qtunnel.burst import Address, Received, Transmit
     from qtunnel.linux.cmsg import Ancillary
     from qtunnel.linux.icmp_errors import IcmpError
 
@@ -30,7 +31,8 @@ __all__ = ["UdpCounters", "UdpSocket"]
 
 logger = logging.getLogger(__name__)
 
-_BUFFER_SIZE: Final = 65536
+_READ_SIZE: Final = 65536
+_BUFFER_SIZE: Final = 4 * _READ_SIZE
 _MAX_ERRORS: Final = 256
 """Errors kept until read_errors() is called. The oldest go first: an error is only a hint."""
 _MAX_ERROR_READS: Final = 1024
@@ -195,11 +197,11 @@ class UdpSocket:
         Stops at max_datagrams or up to one coalesced buffer (about 64 datagrams) more. Never raises: an ICMP error
         goes to read_errors(), anything else is counted.
         """
-        bursts: list[Received] = []
-        count = failures = 0
-        current: Received | None = None
+        failures = filled = count = 0
+        piles: list[DatagramPile] = []
         ancillary = self._ancillary
-        while count < max_datagrams:
+        while count < max_datagrams and filled <= _BUFFER_SIZE - _READ_SIZE:
+            self._buffers[0] = self._buffer[filled : filled + _READ_SIZE]
             try:
                 size, items, flags, remote = self._socket.recvmsg_into(self._buffers, ANCILLARY_SIZE)
             except BlockingIOError:
@@ -213,26 +215,18 @@ class UdpSocket:
                 self.counters.truncated += 1
                 continue
             ancillary.parse(items)
-            datagrams = self._split(size, ancillary.segment_size)
-            count += len(datagrams)
+            segment = ancillary.segment_size if ancillary.segment_size > 0 else size
+            last = piles[-1] if piles else None
+            if last is None or not last.takes(size, segment, remote, ancillary):
+                last = DatagramPile(filled, segment, remote, ancillary)
+                piles.append(last)
+            last.size += size
+            filled += size
+            count += -(-size // segment) if size else 1
             self.counters.receive_calls += 1
-            self.counters.bytes_received += size
-            local = None if ancillary.local is None else self._local_name(ancillary.local)
-            ecn = ancillary.ecn
-            if current and current.remote == remote and current.local == local and current.ecn == ecn:
-                current.datagrams += datagrams
-            else:
-                current = Received(datagrams, remote, local, ecn, self.path_id)
-                bursts.append(current)
+        self.counters.bytes_received += filled
         self.counters.datagrams_received += count
-        return bursts
-
-    def _split(self, size: int, segment: int) -> list[bytes]:
-        """Return the datagrams in the buffer: one, or what GRO put together (all equal but a shorter last)."""
-        buffer = self._buffer
-        if not 0 < segment < size:
-            return [bytes(buffer[:size])]
-        return [bytes(buffer[start : min(start + segment, size)]) for start in range(0, size, segment)]
+        return as_received(piles, self._buffer, self._local_name, self.path_id)
 
     def _local_name(self, packed: bytes) -> str:
         name = self._local_names.get(packed)

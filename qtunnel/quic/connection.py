@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from qtunnel.burst import Address
     from qtunnel.drops import DropCounts
+    from qtunnel.packet_run import Packets
 
 __all__ = ["CID_SIZE", "Connection", "client_configuration", "error_name", "server_configuration"]
 
@@ -211,8 +212,8 @@ class Connection(PlaneCore):
         for data in datagrams:
             self.receive_datagram(data, addr, now)
 
-    def take_datagrams(self) -> list[bytes]:
-        """Return payloads of DATAGRAM frames that came past aioquic; here all come as its events."""
+    def take_datagrams(self) -> list[Packets]:
+        """Return payloads of DATAGRAM frames that came past aioquic, in groups; here all come as its events."""
         return []
 
     def _follow_handshake(self) -> None:
@@ -297,7 +298,7 @@ class Connection(PlaneCore):
         """Count dropped packets there."""
         self.queue.drops = drops
 
-    def queue_packets(self, prefix: bytes, packets: Sequence[bytes], now: float) -> DropCounts:
+    def queue_packets(self, prefix: bytes, packets: Packets, now: float) -> DropCounts:
         """Queue a burst of DATAGRAM frames, each prefix + packet; return what was dropped of it at once."""
         self._drop_what_no_longer_fits()
         return self.queue.push(prefix, packets, max_payload=self._largest_accepted, now=now)

@@ -20,6 +20,7 @@ from aioquic.quic.packet import QuicErrorCode
 
 from qtunnel.burst import Transmit
 from qtunnel.drops import DropCounts, DropReason
+from qtunnel.packet_run import PacketRun, Packets
 from qtunnel.quic.address_token import AddressTokens, TokenFault
 from qtunnel.quic.connection import CID_SIZE, Connection, server_configuration
 from qtunnel.quic.events import ConnectionClosed, HandshakeCompleted, HttpEvent
@@ -102,13 +103,20 @@ class Endpoint:
         """Read a burst of UDP payloads, whatever they hold; fetch events and send afterwards."""
         handshakes: list[tuple[HttpConnection, Received, bytes]] = []
         strangers: list[tuple[Received, bytes]] = []
-        runs: list[tuple[HttpConnection, list[bytes], Address, int]] = []
+        runs: list[tuple[HttpConnection, Packets, Address, int]] = []
         run: list[bytes] = []
         by_cid, established, touched = self._by_cid, self._established, self._touched
         for group in received:
             last: HttpConnection | None = None
             remote = canonical(group.remote)
-            for data in group.datagrams:
+            datagrams = group.datagrams
+            if isinstance(datagrams, PacketRun):
+                owner = self._owner_of_all(datagrams)
+                if owner is not None:
+                    owner.note_edge(group)
+                    runs.append((owner, datagrams, remote, group.ecn))
+                    continue
+            for data in datagrams:
                 connection = by_cid.get(_destination_cid(data))
                 if connection is None:
                     strangers.append((group, data))
@@ -121,8 +129,8 @@ class Endpoint:
                     run.append(data)
                 else:
                     handshakes.append((connection, group, data))
-        for connection, run, remote, ecn in runs:
-            connection.quic.receive_datagrams(run, remote, now, ecn)
+        for connection, packets, remote, ecn in runs:
+            connection.quic.receive_datagrams(packets, remote, now, ecn)
             touched[connection] = None
         for connection, group, data in handshakes:
             connection.quic.receive_datagram(data, connection.note_edge(group), now)
@@ -131,6 +139,14 @@ class Endpoint:
             self._receive_strangers(strangers, MAX_NEW_PER_BURST if self._waiting else 0, now)
         for connection in list(touched):
             connection.after_receiving(now)
+
+    def _owner_of_all(self, datagrams: PacketRun) -> HttpConnection | None:
+        """Return the established connection all datagrams of a run are for, if there is one."""
+        first = datagrams[0]
+        owner = self._by_cid.get(_destination_cid(first))
+        if owner not in self._established or first[0] >= 0x80 or max(datagrams.column(0)) >= 0x80:
+            return None
+        return owner if datagrams.without(1).all_begin_with(first[1 : 1 + CID_SIZE]) else None
 
     def datagrams_to_send(self, now: float) -> list[Transmit]:
         """Return what to send now: answers to strangers, then that of all connections touched since."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from qtunnel.packet_run import Packets
+
 __all__ = [
     "CloseCause",
     "ConnectionClosed",
@@ -89,7 +91,7 @@ class PacketsReceived:
     """Inner packets of a stream registered with register_packet_stream, prefix stripped, in order of arrival."""
 
     stream_id: int
-    packets: list[bytes]
+    packets: Packets
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class DatagramsReceived:
     """HTTP Datagram payloads of a registered stream that do not begin with its prefix."""
 
     stream_id: int
-    payloads: list[bytes]
+    payloads: Packets
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ Nothing raises for what the peer sent: what breaks a rule closes the connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from aioquic.quic.packet import QuicErrorCode
 
+from qtunnel.packet_run import PacketRun, Packets
 from qtunnel.quic.ack_frames import ACK, ACK_ECN, decode_ack, decode_varint
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = ["MAX_ACKS", "FrameReader"]
 PADDING: Final = 0x00
 PING: Final = 0x01
 DATAGRAM: Final = 0x30
+DATAGRAM_BYTE: Final = bytes((DATAGRAM,))
 DATAGRAM_WITH_LENGTH: Final = 0x31
 MAX_ACKS: Final = 8
 """ACK frames in one packet; a peer needs one, and more of them only cost time (RFC 9000 §21.9)."""
@@ -32,19 +34,19 @@ OnAck = Callable[[list[tuple[int, int]], float, float], None]
 class FrameReader:
     """Of one path. on_ack: called for each ACK frame of packets that were sent.
 
-    datagrams: payloads of DATAGRAM frames received and not taken yet.
+    datagrams: payloads of DATAGRAM frames received and not taken yet, in groups.
     """
 
     def __init__(self, core: PlaneCore, path: Path, on_ack: OnAck) -> None:
-        self.datagrams: list[bytes] = []
+        self.datagrams: list[Packets] = []
         self._core = core
         self._path = path
         self._on_ack = on_ack
         self._largest_frame = core.configuration.max_datagram_frame_size or 0
         self._acks_left = MAX_ACKS  # that the packet being read may have
 
-    def take_datagrams(self) -> list[bytes]:
-        """Return the payloads received since the last call."""
+    def take_datagrams(self) -> list[Packets]:
+        """Return the payloads received since the last call, in groups."""
         taken, self.datagrams = self.datagrams, []
         return taken
 
@@ -52,15 +54,21 @@ class FrameReader:
         """Note that frames of another packet follow, which aioquic reads alone."""
         self._acks_left = MAX_ACKS
 
-    def read_datagrams(self, payloads: Sequence[bytes]) -> bool:
-        """Read packets of one size that are a DATAGRAM frame each; return False, doing nothing, if any is not."""
-        taken = [payload[1:] for payload in payloads if payload[0] == DATAGRAM]
-        if len(taken) != len(payloads):
+    def read_datagrams(self, payloads: PacketRun) -> bool:
+        """Read packets that are a DATAGRAM frame each; return False, doing nothing, if any is not."""
+        if not payloads.all_begin_with(DATAGRAM_BYTE):
             return False
-        self._check_datagram(len(payloads[0]))
+        self._check_datagram(payloads.size)
         if not self._core.has_end:
-            self.datagrams += taken
+            self.datagrams.append(payloads.without(1))
         return True
+
+    def _append(self, datagram: bytes) -> None:
+        groups = self.datagrams
+        if groups and isinstance(groups[-1], list):
+            groups[-1].append(datagram)
+        else:
+            groups.append([datagram])
 
     def read(self, payload: bytes, network: Any, host_cid: bytes, now: float) -> tuple[bool, bool]:
         """Read the frames of one packet; return (asks for an ACK, has probing frames only)."""
@@ -72,7 +80,7 @@ class FrameReader:
                 kind = payload[at]
                 if kind == DATAGRAM:
                     self._check_datagram(end - at)
-                    self.datagrams.append(payload[at + 1 :])
+                    self._append(payload[at + 1 :])
                     return True, False
                 if kind == DATAGRAM_WITH_LENGTH:
                     start = at
@@ -80,7 +88,7 @@ class FrameReader:
                     if at + length > end:
                         raise ValueError("the frame is cut short")
                     self._check_datagram(at + length - start)
-                    self.datagrams.append(payload[at : at + length])
+                    self._append(payload[at : at + length])
                     at += length
                     asks = True
                 elif kind in (ACK, ACK_ECN):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from qtunnel.burst import Address, Received
+    from qtunnel.packet_run import Packets
     from qtunnel.quic.settings import ConnectionSettings
     from qtunnel.quic.stats import ConnectionStats
 
@@ -119,14 +120,14 @@ class HttpConnection:
         event = self.quic.next_event()
         while event is not None:
             if isinstance(event, quic_events.DatagramFrameReceived):
-                datagrams.append(event.data)
+                datagrams.append([event.data])
             else:
                 self._on_quic_event(event)
             event = self.quic.next_event()
         if not self._is_deaf:
             self._datagrams.deliver_early()
-            if datagrams:
-                self._datagrams.receive(datagrams, now)
+            for group in datagrams:
+                self._datagrams.receive(group, now)
         self._touch()
 
     def datagrams_to_send(self, now: float) -> list[Transmit]:
@@ -252,7 +253,7 @@ class HttpConnection:
         self._datagrams.register(stream_id, prefix)
         self._touch()
 
-    def send_packets(self, stream_id: int, packets: Sequence[bytes], now: float) -> DropCounts:
+    def send_packets(self, stream_id: int, packets: Packets, now: float) -> DropCounts:
         """Queue a burst of inner packets; return what was dropped of it at once, which is in drops, too.
 
         Too large ones are dropped, others take their place. Never raises and never blocks.

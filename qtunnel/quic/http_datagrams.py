@@ -14,11 +14,10 @@ from aioquic.h3.connection import ErrorCode
 
 from qtunnel.drops import DropCounts, DropReason
 from qtunnel.errors import LocalProtocolError, PeerProtocolError
+from qtunnel.packet_run import PacketRun, Packets
 from qtunnel.quic.events import DatagramsReceived, HttpEvent, PacketsReceived
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from qtunnel.quic.connection import Connection
     from qtunnel.quic.early_datagrams import EarlyDatagrams
     from qtunnel.quic.http_streams import HttpStreams
@@ -56,9 +55,11 @@ def parse_http_datagram(data: bytes) -> tuple[int, bytes]:
     return 4 * quarter, data[width:]
 
 
-def take_packets(datagrams: list[bytes], prefix: bytes) -> tuple[list[bytes], list[bytes]]:
+def take_packets(datagrams: Packets, prefix: bytes) -> tuple[Packets, Packets]:
     """Divide a burst: (those that begin with prefix, without it; the rest), each in order."""
     size = len(prefix)
+    if isinstance(datagrams, PacketRun) and datagrams.all_begin_with(prefix):
+        return datagrams.without(size), []
     packets = [data[size:] for data in datagrams if data.startswith(prefix)]
     if len(packets) == len(datagrams):
         return packets, []
@@ -94,7 +95,7 @@ class HttpDatagrams:
         request.prefix = quarter_stream_id(stream_id) + prefix
         self.deliver_early()
 
-    def send(self, stream_id: int, packets: Sequence[bytes], now: float) -> DropCounts:
+    def send(self, stream_id: int, packets: Packets, now: float) -> DropCounts:
         """Queue a burst; return what was dropped of it at once."""
         request = self._streams.requests.get(stream_id)
         if request is None or not request.send_is_open or self._quic.closed is not None:
@@ -110,7 +111,7 @@ class HttpDatagrams:
             return 0
         return max(0, self._quic.max_datagram_payload - len(request.prefix))
 
-    def receive(self, datagrams: list[bytes], now: float) -> None:
+    def receive(self, datagrams: Packets, now: float) -> None:
         """Sort a burst of DATAGRAM frames by stream; inner packets first, which is all there is as a rule."""
         requests = self._streams.requests
         rest = datagrams
@@ -122,7 +123,7 @@ class HttpDatagrams:
                 return
         if len(rest) > MAX_SORTED:
             self._drop(DropReason.UNKNOWN_CONTEXT, len(rest) - MAX_SORTED)
-            del rest[MAX_SORTED:]
+            rest = rest[:MAX_SORTED]
         others: dict[int, list[bytes]] = {}
         for data in rest:
             try:

@@ -6,13 +6,14 @@ sealed, and follow the peer's. Packets of the previous phase that come late are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from aioquic.tls import CipherSuite
 
+from qtunnel.packet_run import PacketRun
 from qtunnel.quic.packet_protection import PacketKeys
-from qtunnel.quic.run_opening import OpenedRun, open_run
+from qtunnel.quic.run_opening import OpenedRun, RunOpener
 
 __all__ = ["KeyPhases"]
 
@@ -108,13 +109,13 @@ class KeyPhases:
             self._first_received = number
         return payload
 
-    def open_run(self, datagrams: Sequence[bytes], cid_size: int, expected: int) -> OpenedRun | None:
+    def open_run(self, opener: RunOpener, run: PacketRun, expected: int) -> OpenedRun | None:
         """Open packets of one size with the present keys, or none of them (run_opening.py)."""
-        opened = open_run(self.receive, datagrams, cid_size, expected)
+        opened = opener.open(self.receive, run, expected)
         if opened is not None:
             self._peer_has_followed = True
             if self._first_received is None:
-                self._first_received = opened.numbers[0]
+                self._first_received = int(opened.numbers[0])
         return opened
 
     def _rotate_receive(self, now: float, pto: float) -> None:

@@ -5,14 +5,15 @@ Runs of equal packets, which is what bulk data comes as, are opened at once (run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from aioquic.quic.packet import QuicErrorCode, QuicFrameType
 
-from qtunnel.quic.packet_protection import TAG_SIZE
-from qtunnel.quic.run_opening import equal_runs
+from qtunnel.packet_run import PacketRun, Packets, total_size
+from qtunnel.quic.run_opening import RunOpener, equal_runs
+from qtunnel.quic.seal_rows import TAG_SIZE
 
 if TYPE_CHECKING:
     from qtunnel.quic._aioquic_plane import PlaneCore
@@ -54,16 +55,20 @@ class PacketReader:
         self._path = path
         self._frames = frames
         self._cid_size = cid_size
+        self._opener = RunOpener(cid_size)
         self._on_peer_moved = on_peer_moved
         self._shortest = 1 + cid_size + 4 + TAG_SIZE
 
-    def receive(self, datagrams: Sequence[bytes], addr: Any, now: float, ecn: int = 0) -> int:
+    def receive(self, datagrams: Packets, addr: Any, now: float, ecn: int = 0) -> int:
         """Read short-header datagrams that came in together; return how many could be opened.
 
         One that cannot costs no other. addr: where they came from.
         """
         shortest = self._shortest
-        if min(map(len, datagrams)) < shortest:
+        if isinstance(datagrams, PacketRun):
+            if datagrams.size < shortest:
+                return 0
+        elif min(map(len, datagrams)) < shortest:
             datagrams = [data for data in datagrams if len(data) >= shortest]
             if not datagrams:
                 return 0
@@ -76,10 +81,10 @@ class PacketReader:
             for run in equal_runs(datagrams):
                 if core.has_end:
                     break
-                if len(run) < MIN_RUN or not self._read_run(run, network, heard, now):
+                if len(run) < MIN_RUN or not self._read_run(PacketRun.of(run), network, heard, now):
                     self._read_each(run, network, heard, now)
         if heard.opened and not core.has_end:
-            network.bytes_received += sum(map(len, datagrams))
+            network.bytes_received += total_size(datagrams)
             core.restart_idle_timer(now, sent=False)
             received = path.received
             received.received(eliciting=heard.eliciting, out_of_order=heard.out_of_order, now=now)
@@ -104,10 +109,10 @@ class PacketReader:
         received.received(eliciting=1, out_of_order=late, now=now)
         return opened
 
-    def _read_run(self, run: Sequence[bytes], network: Any, heard: _Heard, now: float) -> bool:
+    def _read_run(self, run: PacketRun, network: Any, heard: _Heard, now: float) -> bool:
         """Read packets of one size from the peer's active address; return False if they are no plain run."""
         received = self._path.received
-        opened = self._keys.open_run(run, self._cid_size, received.largest + 1)
+        opened = self._keys.open_run(self._opener, run, received.largest + 1)
         if opened is None:
             return False
         heard.opened += len(run)
@@ -126,9 +131,10 @@ class PacketReader:
                 break
         return True
 
-    def _read_each(self, datagrams: Sequence[bytes], network: Any, heard: _Heard, now: float) -> None:
+    def _read_each(self, datagrams: Packets, network: Any, heard: _Heard, now: float) -> None:
         core, received = self._core, self._path.received
         at = 1 + self._cid_size
+        datagrams = list(datagrams)
         for data, unmasked in zip(datagrams, self._keys.receive.unmask(datagrams, self._cid_size), strict=True):
             opened = self._open(data, *unmasked, now)
             if opened is None:

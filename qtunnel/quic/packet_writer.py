@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from qtunnel.quic.ack_frames import encode_ack
-from qtunnel.quic.packet_protection import PACKET_NUMBER_SIZE, TAG_SIZE
 from qtunnel.quic.path import MAX_OUTSTANDING, Path
+from qtunnel.quic.seal_rows import MAX_ROWS, PACKET_NUMBER_SIZE, TAG_SIZE
 from qtunnel.quic.transmits import Batch
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ __all__ = ["PacketWriter"]
 MAX_BATCH_PACKETS: Final = 64
 MAX_BATCH_BYTES: Final = 65000
 """What one UDP_SEGMENT send takes, with room for headers below 64 KiB."""
+NO_LIMIT: Final = 1 << 30
 ACKS_BEFORE_PING: Final = 64
 """Packets with nothing but an ACK after which one asks for an ACK itself: in a one-way flow the peer has no other
 reason to acknowledge them, and a record of each is kept (RFC 9000 §13.2.4)."""
@@ -70,7 +71,7 @@ class PacketWriter:
         largest = self.max_frame_payload
         sent = 0
         while queue.packets and not self._is_number_ambiguous():
-            if 2 * len(queue.packets[0]) > largest:
+            if 2 * queue.first_size > largest:
                 size = self._write_full(batches, address, budget, now)
             else:
                 size = self._write_small(batches, address, budget, now)
@@ -87,52 +88,45 @@ class PacketWriter:
             self._core.restart_idle_timer(now, sent=True)
 
     def _write_full(self, batches: list[Batch], address: Any, budget: int, now: float) -> int:
-        """Seal a run of packets of one size, one to a QUIC packet; return the bytes sent."""
+        """Seal packets of one size, one to a QUIC packet, all that go out now at once; return the bytes sent."""
         queue, path = self._queue, self._path
-        packets = queue.packets
-        prefix, available = queue.head()
-        length = len(packets[0])
-        wire = self._head_size + 1 + len(prefix) + length + TAG_SIZE
-        most = min(MAX_BATCH_PACKETS, max(1, MAX_BATCH_BYTES // wire), budget // wire, available)
+        prefix = queue.prefix
+        wire = self._head_size + 1 + len(prefix) + queue.first_size + TAG_SIZE
+        most = min(MAX_ROWS, budget // wire, MAX_OUTSTANDING - self._distance())
         if most <= 0:
             return 0
-        run: list[bytes] = []
-        for packet in packets:
-            if len(packet) != length or len(run) == most:
-                break
-            run.append(packet)
-        for _ in run:
-            packets.popleft()
-        count = len(run)
-        queue.taken(count, count * length)
-        data = self._keys.send.seal_equal(
-            run, b"\x30" + prefix, path.next_number, self._core.peer_cid, spin=self._core.spin_bit
+        parts = queue.take_equal(most)
+        count = sum(map(len, parts))
+        sealed = self._keys.send.seal_equal(
+            parts,
+            b"\x30" + prefix,
+            path.next_number,
+            self._core.peer_cid,
+            together=min(MAX_BATCH_PACKETS, max(1, MAX_BATCH_BYTES // wire)),
+            spin=self._core.spin_bit,
         )
-        batches.append(Batch(data, address, wire if count > 1 else None))
+        batches += [Batch(data, address, wire if len(data) > wire else None) for data in sealed]
         path.recovery.on_packets_sent(path.next_number, count, wire, now)
         path.next_number += count
-        return len(data)
+        return count * wire
 
     def _write_small(self, batches: list[Batch], address: Any, budget: int, now: float) -> int:
         """Seal one QUIC packet with as many small packets as wait and fit; return the bytes sent."""
         queue, path = self._queue, self._path
-        packets = queue.packets
-        prefix, available = queue.head()
+        prefix = queue.prefix
         room = min(self.max_frame_payload + 1, budget - self._head_size - TAG_SIZE)
         together: list[bytes] = []
-        used = taken_bytes = 0
-        while len(together) < available:
-            data = len(prefix) + len(packets[0])
+        used = 0
+        while queue.packets and queue.prefix == prefix:
+            data = len(prefix) + queue.first_size
             # Which frame is the last, and needs no length, shows only afterwards: hence up to two bytes of slack.
             need = 1 + (1 if data < 64 else 2) + data
             if used + need > room:
                 break
-            together.append(packets.popleft())
+            together.append(queue.take())
             used += need
-            taken_bytes += len(together[-1])
         if not together:
             return 0
-        queue.taken(len(together), taken_bytes)
         last = together.pop()
         frames = [_frame_with_length(prefix, packet) for packet in together]
         payload = b"%b\x30%b%b" % (b"".join(frames), prefix, last)
@@ -220,7 +214,7 @@ class PacketWriter:
     def _address_room(self) -> int:
         """Return how many bytes may go to the active address: unvalidated, three times what came (RFC 9000 §8)."""
         network = self._path.network
-        return MAX_BATCH_BYTES if network.is_validated else network.bytes_received * 3 - network.bytes_sent
+        return NO_LIMIT if network.is_validated else network.bytes_received * 3 - network.bytes_sent
 
     def _follow_connection_id(self) -> None:
         """Note the size of the peer's connection id; drop packets that a longer one leaves no room for."""

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from qtunnel.drops import DropCounts, DropReason
+from qtunnel.packet_run import PacketRun, Packets, total_size
 from qtunnel.quic.connection import CID_SIZE, Connection
 from qtunnel.quic.events import CloseCause
 from qtunnel.quic.packet_plane import PacketPlane
@@ -13,8 +14,6 @@ from qtunnel.quic.packet_queue import PacketQueue
 from qtunnel.quic.transmits import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from qtunnel.burst import Address
     from qtunnel.quic.stats import ConnectionStats
 
@@ -41,7 +40,7 @@ class PlaneConnection(Connection):
 
     # -- bytes in
 
-    def receive_datagrams(self, datagrams: Sequence[bytes], addr: Address, now: float, ecn: int = 0) -> None:
+    def receive_datagrams(self, datagrams: Packets, addr: Address, now: float, ecn: int = 0) -> None:
         """Read UDP payloads that came in together from one address, whatever they hold."""
         self.last_now = now
         plane = self.plane
@@ -53,6 +52,12 @@ class PlaneConnection(Connection):
                     return
             return
         known = self.known_cids
+        if isinstance(datagrams, PacketRun) and datagrams.size > CID_SIZE:
+            cid = datagrams[0][1 : 1 + CID_SIZE]
+            if cid in known and max(datagrams.column(0)) < 0x80 and datagrams.without(1).all_begin_with(cid):
+                if not self.is_ending:
+                    self._receive_burst(plane, datagrams, addr, now, ecn)
+                return
         ours = [data for data in datagrams if data and data[0] < 0x80 and data[1 : 1 + CID_SIZE] in known]
         if len(ours) < len(datagrams):
             for data in datagrams:
@@ -67,12 +72,10 @@ class PlaneConnection(Connection):
         super().receive_datagram(data, addr, now)
         self.stop_own_acks()
 
-    def _receive_burst(
-        self, plane: PacketPlane, datagrams: Sequence[bytes], addr: Address, now: float, ecn: int
-    ) -> None:
+    def _receive_burst(self, plane: PacketPlane, datagrams: Packets, addr: Address, now: float, ecn: int) -> None:
         if self.configuration.is_client and addr not in self.peer_addresses:
             return  # RFC 9000 §9: a server does not move by itself
-        self._bytes_received += sum(map(len, datagrams))
+        self._bytes_received += total_size(datagrams)
         self._datagrams_received += len(datagrams)
         self.set_log_time(now)
         opened = 0
@@ -89,8 +92,8 @@ class PlaneConnection(Connection):
         if self.closed_by_peer:
             self._report_termination(CloseCause.PEER)
 
-    def take_datagrams(self) -> list[bytes]:
-        """Return payloads of DATAGRAM frames received since the last call."""
+    def take_datagrams(self) -> list[Packets]:
+        """Return payloads of DATAGRAM frames received since the last call, in groups."""
         return [] if self.plane is None else self.plane.frames.take_datagrams()
 
     def on_ack(self, ranges: list[tuple[int, int]], delay: float, now: float) -> None:
@@ -138,7 +141,7 @@ class PlaneConnection(Connection):
             self._datagrams_sent += -(-len(batch.data) // size)
         return batches
 
-    def queue_packets(self, prefix: bytes, packets: Sequence[bytes], now: float) -> DropCounts:
+    def queue_packets(self, prefix: bytes, packets: Packets, now: float) -> DropCounts:
         """Queue a burst of inner packets, each to be sent behind prefix; return what was dropped at once."""
         if self.plane is None:
             return super().queue_packets(prefix, packets, now)
@@ -216,7 +219,7 @@ class PlaneConnection(Connection):
         if self.plane is None:
             return stats
         lost = stats.lost + self.plane.packets_lost
-        return stats.replaced(lost=lost, queued=len(self._packets.packets))
+        return stats.replaced(lost=lost, queued=self._packets.packets)
 
     def on_closed(self) -> None:
         """Drop what waits to be sent."""

@@ -9,8 +9,9 @@ from qtunnel.recovery.congestion.base import CongestionControl
 __all__ = ["MAX_CREDIT_BYTES", "MAX_CREDIT_SECONDS", "QUANTUM_SECONDS", "Pacer"]
 
 MAX_CREDIT_SECONDS: Final = 0.002
-MAX_CREDIT_BYTES: Final = 65536
-"""One segmented send (UDP_SEGMENT) holds no more."""
+MAX_CREDIT_BYTES: Final = 4 * 65536
+"""Four segmented sends (UDP_SEGMENT), about what one wake-up reads. 64 KB, at rates above 500 Mbit/s, cut what was
+read together into pieces, each with a timer of its own (docs/design/0008-packet-plane.md)."""
 QUANTUM_SECONDS: Final = 0.001
 """How much of the rate one wake-up is worth waiting for."""
 MIN_CREDIT_DATAGRAMS: Final = 2

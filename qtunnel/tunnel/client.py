@@ -20,6 +20,7 @@ from qtunnel.masque.datagram import CONTEXT_PREFIX
 from qtunnel.masque.header_fields import Headers
 from qtunnel.masque.request import ResponseRejectedError, build_request, check_response, is_interim_response
 from qtunnel.masque.uri_template import default_template, parse_template
+from qtunnel.packet_run import Packets
 from qtunnel.quic.events import (
     ConnectionClosed,
     DatagramsReceived,
@@ -118,7 +119,7 @@ class ClientTunnel:
         self._stream_id: int | None = None
         self._give_up_at: float | None = None
         self._events: deque[TunnelEvent] = deque()
-        self._to_tun: list[bytes] = []
+        self._to_tun: list[Packets] = []
 
     # what comes in
 
@@ -127,7 +128,9 @@ class ClientTunnel:
         if self.session is None or self.state is not ClientState.UP:
             self.stats.drops[DropReason.NO_SESSION] += len(burst.packets)
             return
-        self._to_tun += self.session.stream.send(burst.packets, burst.now)
+        replies = self.session.stream.send(burst.packets, burst.now)
+        if replies:
+            self._to_tun.append(replies)
 
     def receive_from_udp(self, received: list[Received], now: float) -> None:
         """Take UDP datagrams read in one wake-up."""
@@ -179,8 +182,8 @@ class ClientTunnel:
             self._advance(now)  # it ended in sending, and no timer of it would ever tell
         return transmits
 
-    def packets_to_write(self) -> list[bytes]:
-        """Return inner packets for the TUN, ICMP errors among them."""
+    def packets_to_write(self) -> list[Packets]:
+        """Return inner packets for the TUN, in groups, ICMP errors among them."""
         packets, self._to_tun = self._to_tun, []
         return packets
 

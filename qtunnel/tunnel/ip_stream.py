@@ -8,6 +8,7 @@ from qtunnel.drops import DropReason
 from qtunnel.ip.forward import Forwarder, HopLimit, IcmpErrors
 from qtunnel.ip.policy import Policy
 from qtunnel.masque.session import Session
+from qtunnel.packet_run import Packets
 from qtunnel.quic.h3 import HttpConnection
 from qtunnel.tunnel.ipv6_check import CheckResult, Ipv6Check
 from qtunnel.tunnel.stats import TrafficStats
@@ -71,7 +72,7 @@ class IpStream:
         self._egress.mtu = new
         return old, new
 
-    def send(self, packets: list[bytes], now: float, *, routed_here: bool = False) -> list[bytes]:
+    def send(self, packets: Packets, now: float, *, routed_here: bool = False) -> list[bytes]:
         """Send inner packets to the peer; return ICMP errors for where the packets came from.
 
         routed_here: qtunnel itself is the router (client to client), so it lowers the hop limit; otherwise a
@@ -81,23 +82,25 @@ class IpStream:
         forwarded = self._egress.forward(packets, now)
         if forwarded.drops:
             self.stats.drops.update(forwarded.drops)
-        if forwarded.packets:
-            self._queue(forwarded.packets, now)
+        for group in forwarded.groups:
+            self._queue(group, now)
         self.stats.icmp_sent += len(forwarded.replies)
         return forwarded.replies
 
-    def receive(self, packets: list[bytes], now: float) -> list[bytes]:
-        """Check inner packets from the peer; return those that may go on. ICMP errors go back to the peer."""
+    def receive(self, packets: Packets, now: float) -> list[Packets]:
+        """Check inner packets from the peer; return those that may go on, in groups. ICMP errors go back to it."""
         forwarded = self._ingress.forward(packets, now)
         if forwarded.drops:
             self.stats.drops.update(forwarded.drops)
         if forwarded.replies:
             self.stats.icmp_sent += len(forwarded.replies)
             self._queue(forwarded.replies, now)
-        accepted = forwarded.packets
+        accepted = forwarded.groups
         if self.ipv6_check is not None:
-            accepted = self.ipv6_check.receive(accepted)  # answers come late, too, and are nobody else's
-        self.stats.count_in(accepted)
+            # Answers come late, too, and are nobody else's.
+            accepted = [rest for group in accepted if (rest := self.ipv6_check.receive(group))]
+        for group in accepted:
+            self.stats.count_in(group)
         return accepted
 
     def send_unchecked(self, packets: list[bytes], now: float) -> None:
@@ -105,7 +108,7 @@ class IpStream:
         self.stats.icmp_sent += len(packets)
         self._queue(packets, now)
 
-    def receive_datagrams(self, payloads: list[bytes], now: float) -> list[bytes]:
+    def receive_datagrams(self, payloads: Packets, now: float) -> list[Packets]:
         """Check HTTP Datagram payloads that do not begin with the plain Context ID, as receive does packets."""
         session = self.session
         packets = [packet for payload in payloads if (packet := session.receive_datagram(payload)) is not None]
@@ -133,7 +136,7 @@ class IpStream:
         """Return when run_ipv6_check is due."""
         return None if self.ipv6_check is None else self.ipv6_check.get_timer()
 
-    def _queue(self, packets: list[bytes], now: float) -> None:
+    def _queue(self, packets: Packets, now: float) -> None:
         self.stats.count_out(packets)
         self.connection.send_packets(self.stream_id, packets, now)
         self.collect_drops()

@@ -12,6 +12,7 @@ from ipaddress import IPv6Address
 from typing import Final
 
 from qtunnel.ip.echo import build_echo_request6, parse_echo_reply
+from qtunnel.packet_run import PacketRun, Packets
 
 __all__ = ["ALL_NODES", "CheckResult", "Ipv6Check"]
 
@@ -74,10 +75,10 @@ class Ipv6Check:
             self._source, destination, self._identifier, self._sent, data_length=ECHO_DATA_LENGTH
         )
 
-    def receive(self, packets: list[bytes]) -> list[bytes]:
+    def receive(self, packets: Packets) -> Packets:
         """Take our own answers out of a burst and return the rest. Any answer of full length settles it."""
-        if ECHO_DATA_LENGTH + 48 not in map(len, packets):
-            return packets
+        if isinstance(packets, PacketRun) or ECHO_DATA_LENGTH + 48 not in map(len, packets):
+            return packets  # a run is a flow of TCP or UDP
         rest = []
         for packet in packets:
             reply = parse_echo_reply(packet)

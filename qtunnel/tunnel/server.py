@@ -15,6 +15,7 @@ from qtunnel.errors import LocalProtocolError, PeerProtocolError
 from qtunnel.ip.address import is_link_local
 from qtunnel.ip.forward import IcmpErrors
 from qtunnel.ip.policy import destination
+from qtunnel.packet_run import PacketRun, Packets
 from qtunnel.quic.endpoint import Endpoint
 from qtunnel.quic.events import (
     ConnectionClosed,
@@ -80,7 +81,7 @@ class ServerTunnel:
             burst=config.icmp_burst,
         )
         self._events: deque[TunnelEvent] = deque()
-        self._to_tun: list[bytes] = []
+        self._to_tun: list[Packets] = []
 
     # what comes in
 
@@ -88,17 +89,28 @@ class ServerTunnel:
         """Send inner packets to the clients they are for; order is kept within a client."""
         now = burst.now
         lookup = self._routes.lookup
+        packets = burst.packets
+        if isinstance(packets, PacketRun) and packets.is_flow:
+            session = lookup(destination(packets[0]))
+            if session is None:
+                self._no_route(packets[0], now, count=packets.rows)
+            else:
+                self._send_to(session, packets, now)
+            return
         groups: dict[ServerSession, list[bytes]] = {}
-        for packet in burst.packets:
+        for packet in packets:
             session = lookup(destination(packet))
             if session is None:
                 self._no_route(packet, now)
-            elif (group := groups.get(session)) is None:
-                groups[session] = [packet]
             else:
-                group.append(packet)
-        for session, packets in groups.items():
-            self._to_tun += session.stream.send(packets, now)
+                groups.setdefault(session, []).append(packet)
+        for session, group in groups.items():
+            self._send_to(session, group, now)
+
+    def _send_to(self, session: ServerSession, packets: Packets, now: float) -> None:
+        replies = session.stream.send(packets, now)
+        if replies:
+            self._to_tun.append(replies)
 
     def receive_from_udp(self, received: list[Received], now: float) -> None:
         """Take UDP datagrams read in one wake-up."""
@@ -163,8 +175,8 @@ class ServerTunnel:
         """Return what to send on UDP."""
         return self._endpoint.datagrams_to_send(now)
 
-    def packets_to_write(self) -> list[bytes]:
-        """Return inner packets for the TUN, ICMP errors among them."""
+    def packets_to_write(self) -> list[Packets]:
+        """Return inner packets for the TUN, in groups, ICMP errors among them."""
         packets, self._to_tun = self._to_tun, []
         return packets
 
@@ -323,21 +335,32 @@ class ServerTunnel:
 
     # packets
 
-    def _dispatch(self, session: ServerSession, accepted: list[bytes], now: float) -> None:
+    def _dispatch(self, session: ServerSession, accepted: list[Packets], now: float) -> None:
         """Hand accepted inner packets of a client to the TUN, or to the client they are for."""
         lookup = self._routes.lookup
-        to_clients: dict[ServerSession, list[bytes]] = {}
-        for packet in accepted:
-            target = lookup(destination(packet))
-            if target is None:
-                self._to_tun.append(packet)
-            else:
-                to_clients.setdefault(target, []).append(packet)
-        for target, group in to_clients.items():
-            self._client_to_client(session, target, group, now)
+        for group in accepted:
+            if isinstance(group, PacketRun) and group.is_flow:
+                target = lookup(destination(group[0]))
+                if target is None:
+                    self._to_tun.append(group)
+                else:
+                    self._client_to_client(session, target, group, now)
+                continue
+            to_tun: list[bytes] = []
+            to_clients: dict[ServerSession, list[bytes]] = {}
+            for packet in group:
+                target = lookup(destination(packet))
+                if target is None:
+                    to_tun.append(packet)
+                else:
+                    to_clients.setdefault(target, []).append(packet)
+            if to_tun:
+                self._to_tun.append(to_tun)
+            for target, packets in to_clients.items():
+                self._client_to_client(session, target, packets, now)
 
     def _client_to_client(
-        self, session: ServerSession, target: ServerSession, packets: list[bytes], now: float
+        self, session: ServerSession, target: ServerSession, packets: Packets, now: float
     ) -> None:
         if target is session:
             # Its own address, or a network it carries: sending it back would make a loop (RFC 4443 §3.1).
@@ -349,17 +372,18 @@ class ServerTunnel:
             if replies:
                 session.stream.send_unchecked(replies, now)
 
-    def _no_route(self, packet: bytes, now: float) -> None:
+    def _no_route(self, packet: bytes, now: float, *, count: int = 1) -> None:
+        """Drop count packets of one flow, of which this is the first."""
         address = destination(packet)
         if not address or is_link_local(address):
             # No IP packet, or the kernel's own multicast on the TUN, which nobody misses.
-            self.stats.drops[DropReason.LINK_LOCAL if address else DropReason.MALFORMED] += 1
+            self.stats.drops[DropReason.LINK_LOCAL if address else DropReason.MALFORMED] += count
             return
-        self.stats.drops[DropReason.NO_ROUTE] += 1
+        self.stats.drops[DropReason.NO_ROUTE] += count
         reply = self._icmp.unreachable(packet, DropReason.NO_ROUTE, now)
         if reply is not None:
             self.stats.icmp_sent += 1
-            self._to_tun.append(reply)
+            self._to_tun.append([reply])
 
     # sessions
 

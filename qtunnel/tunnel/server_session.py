@@ -24,6 +24,7 @@ from qtunnel.masque.events import (
 )
 from qtunnel.masque.request import build_response
 from qtunnel.masque.session import Session
+from qtunnel.packet_run import PacketRun, Packets
 from qtunnel.quic.h3 import HttpConnection
 from qtunnel.tunnel.admission import Admitted
 from qtunnel.tunnel.events import InnerMtuChanged, Ipv6Refused, PrefixesChanged, SessionOpened, TunnelEvent
@@ -144,10 +145,11 @@ class ServerSession:
         self._own_addresses = addresses
         self._update_policies()
 
-    def refuse(self, packets: list[bytes], reason: DropReason, icmp: IcmpErrors, now: float) -> None:
-        """Drop packets of this client that may not go where they want, and say so by ICMP."""
+    def refuse(self, packets: Packets, reason: DropReason, icmp: IcmpErrors, now: float) -> None:
+        """Drop packets of this client that may not go where they want, and say so by ICMP: to a flow once."""
         self.stream.stats.drops[reason] += len(packets)
-        replies = [reply for packet in packets if (reply := icmp.unreachable(packet, reason, now)) is not None]
+        about = packets[:1] if isinstance(packets, PacketRun) and packets.is_flow else packets
+        replies = [reply for packet in about if (reply := icmp.unreachable(packet, reason, now)) is not None]
         if replies:
             self.stream.send_unchecked(replies, now)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qtunnel.drops import DropCounts
+from qtunnel.packet_run import Packets, total_size
 
 __all__ = ["TrafficStats", "drops_as_dict", "merge_drops"]
 
@@ -22,15 +23,15 @@ class TrafficStats:
     icmp_sent: int = 0
     drops: DropCounts = field(default_factory=DropCounts)
 
-    def count_in(self, packets: list[bytes]) -> None:
+    def count_in(self, packets: Packets) -> None:
         """Count inner packets received from the peer and accepted."""
         self.packets_in += len(packets)
-        self.bytes_in += sum(map(len, packets))
+        self.bytes_in += total_size(packets)
 
-    def count_out(self, packets: list[bytes]) -> None:
+    def count_out(self, packets: Packets) -> None:
         """Count inner packets handed to the connection."""
         self.packets_out += len(packets)
-        self.bytes_out += sum(map(len, packets))
+        self.bytes_out += total_size(packets)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counters for status output; only drops that happened."""

@@ -21,6 +21,7 @@ from qtunnel.errors import LocalProtocolError, SystemSetupError
 from qtunnel.linux.host import HostSetup
 from qtunnel.linux.nft import Masquerade
 from qtunnel.linux.tun import Tun
+from qtunnel.packet_run import flatten
 from tests.linux.daemons import wait_until
 from tests.linux.footprint import assert_same_footprint, footprint
 from tests.linux.namespaces import Namespace, Namespaces
@@ -386,7 +387,7 @@ class TestTun:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
                 sender.sendto(bytes(1300), ("198.18.7.2", 9))
                 assert select.select([home.tun], [], [], 30)[0]
-                (packet,) = [each for each in home.tun.read_burst() if each[0] >> 4 == 4]
+                (packet,) = [each for each in flatten(home.tun.read_burst()) if each[0] >> 4 == 4]
                 assert home.tun.write_burst([fragmentation_needed(packet, "198.18.7.1", 1000)]) == 1
             assert ("mtu 1000" in home.host.run("ip route get 198.18.7.2")) is prepared
 
@@ -501,7 +502,9 @@ class TestMasquerade:
                 with home.router.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as lan:
                     lan.sendto(b"x", ("203.0.113.9", 9))
                 assert select.select([home.tun], [], [], 30)[0]
-                packet = next(each for each in home.tun.read_burst() if each[0] >> 4 == 4 and each[9] == 17)
+                packet = next(
+                    each for each in flatten(home.tun.read_burst()) if each[0] >> 4 == 4 and each[9] == 17
+                )
                 assert socket.inet_ntoa(packet[12:16]) == expected
 
     async def test_missing_nft_says_what_to_install(self, home: Home) -> None:

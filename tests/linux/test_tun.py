@@ -10,6 +10,7 @@ import pytest
 
 from qtunnel.errors import SystemSetupError
 from qtunnel.linux.tun import Tun
+from qtunnel.packet_run import flatten
 from tests.linux.namespaces import Namespaces
 from tests.unit.linux.packets import udp_datagram
 
@@ -31,7 +32,7 @@ def test_packets_travel_both_ways_and_the_name_pattern_is_filled_in(lab: Namespa
                 for number in range(3):
                     peer.sendto(b"out %d" % number, ("198.18.7.2", 9))
                 assert select.select([tun], [], [], 30)[0]
-                packets = [packet for packet in tun.read_burst() if packet[0] >> 4 == 4]
+                packets = [packet for packet in flatten(tun.read_burst()) if packet[0] >> 4 == 4]
                 assert [packet[28:] for packet in packets] == [b"out 0", b"out 1", b"out 2"]
                 assert tun.read_burst() == []
                 assert tun.write_burst([udp_datagram(b"in", ("198.18.7.2", "198.18.7.1"), ports=(9, 5555))]) == 1

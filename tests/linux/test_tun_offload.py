@@ -12,6 +12,7 @@ import pytest
 from qtunnel.linux.coalescing import coalesce
 from qtunnel.linux.tun import Tun
 from qtunnel.linux.vnet_hdr import GSO_ECN, MAX_SEGMENTS, NEEDS_CSUM, VNET_HEADER, Gso
+from qtunnel.packet_run import flatten
 from tests.linux.namespaces import Namespace, Namespaces
 from tests.unit.linux.packets import (
     ACK,
@@ -70,7 +71,7 @@ class Router:
             assert os.write(self.inside.fileno(), frame) == len(frame)
         found: list[bytes] = []
         while select.select([by], [], [], 30.0 if len(found) < expected else 0.02)[0]:
-            packets = by.read_burst()
+            packets = flatten(by.read_burst())
             found += [each for each in packets if (each[9] if each[0] >> 4 == 4 else each[6]) == protocol]
         return found
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import TracebackType
 
 from qtunnel.linux.tun import Tun
+from qtunnel.packet_run import flatten
 from tests.linux.namespaces import Namespaces
 
 RECEIVE = """
@@ -122,7 +123,7 @@ class Forwarder:
     def _run(self) -> None:
         while not self._stop.is_set():
             for tun in select.select(list(self._peers), [], [], 0.1)[0]:
-                packets = tun.read_burst()
+                packets = flatten(tun.read_burst())
                 self.longest_burst = max(self.longest_burst, len(packets))
                 self.wrong += sum(not is_right(packet) for packet in packets)
                 self.refused += len(packets) - self._peers[tun].write_burst(packets)

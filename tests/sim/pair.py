@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from qtunnel.burst import MAX_BURST, Address, Burst, Received, Transmit
+from qtunnel.packet_run import Packets, flatten
 from tests.sim.clock import Alarm, VirtualClock
 from tests.sim.link import Conditions, SimLink
 
@@ -35,7 +36,7 @@ class Machine(Protocol):
     def handle_timer(self, now: float) -> object: ...
     def get_timer(self) -> float | None: ...
     def datagrams_to_send(self, now: float) -> list[Transmit]: ...
-    def packets_to_write(self) -> list[bytes]: ...
+    def packets_to_write(self) -> list[Packets]: ...
     def next_event(self) -> Any: ...
 
 
@@ -137,7 +138,7 @@ class SimHost:
         received: list[Received] = []
         for datagram, remote, local in taken:
             if received and received[-1].remote == remote and received[-1].local == local[0]:
-                received[-1].datagrams.append(datagram)
+                received[-1].datagrams.append(datagram)  # type: ignore[attr-defined]  # the list made below
             else:
                 received.append(Received([datagram], remote, local[0]))
         return received
@@ -147,7 +148,7 @@ class SimHost:
         transmits = machine.datagrams_to_send(now)
         for transmit in transmits:
             self._transmit(transmit)
-        packets = machine.packets_to_write()
+        packets = flatten(machine.packets_to_write())
         answers = []
         for packet in packets:
             answer = self.kernel(packet)

@@ -47,9 +47,9 @@ class Wire:
         taken, self._send = self._send, []
         return taken
 
-    def packets_to_write(self) -> list[bytes]:
+    def packets_to_write(self) -> list[list[bytes]]:
         taken, self._write = self._write, []
-        return taken
+        return [taken] if taken else []
 
     def next_event(self) -> str | None:
         return self._events.popleft() if self._events else None

@@ -27,7 +27,7 @@ class FakeCore:
         self.order: list[str] = []
         self.timer: float | None = None
         self.outgoing: list[Transmit] = []
-        self.packets: list[bytes] = []
+        self.packets: list[list[bytes]] = []
         self.has_room = True
 
     def receive_from_tun(self, burst: Burst) -> None:
@@ -114,17 +114,17 @@ class FakeTun:
     def fileno(self) -> int:
         return self._ours.fileno()
 
-    def read_burst(self) -> list[bytes]:
-        packets = []
+    def read_burst(self) -> list[list[bytes]]:
+        packets: list[bytes] = []
         while len(packets) < 64:
             try:
                 packets += [self._ours.recv(2000)] * self.segments
             except BlockingIOError:
                 break
-        return packets
+        return [packets] if packets else []
 
     def write_burst(self, packets: list[bytes]) -> int:
-        taken = len(packets) if self.taken is None else self.taken
+        taken = len(packets) if self.taken is None else min(self.taken, len(packets))
         self.written += packets[:taken]
         return taken
 
@@ -182,7 +182,7 @@ async def test_what_waits_in_the_tun_is_one_burst(bench: Bench) -> None:
 async def test_datagrams_reach_the_core_and_its_packets_the_tun(bench: Bench) -> None:
     bench.driver.start()
     bench.udp.theirs.send(b"datagram")
-    bench.core.packets = [b"inner"]
+    bench.core.packets = [[b"inner"]]
     await turns()
     assert bench.core.received == [b"datagram"]
     assert bench.tun.written == [b"inner"]
@@ -210,8 +210,7 @@ async def test_a_nearly_full_queue_leaves_a_whole_read_in_the_tun() -> None:
         bench.tun.theirs.send(b"second")
         await turns()
         assert core.bursts == [[b"first"] * MAX_READ]
-        core.queue.packets.popleft()
-        core.queue.taken(1, len(b"first"))
+        core.queue.take()
         bench.driver.flush()
         await turns()
         assert core.bursts == [[b"first"] * MAX_READ, [b"second"] * MAX_READ]
@@ -271,7 +270,7 @@ async def test_what_the_kernel_refuses_is_counted_by_reason(
 
 async def test_packets_the_tun_refuses_are_counted(bench: Bench) -> None:
     bench.tun.taken = 1
-    bench.core.packets = [b"a", b"b", b"c"]
+    bench.core.packets = [[b"a", b"b", b"c"], [b"d"]]
     bench.driver.start()
     assert bench.driver.drops == {DropReason.TUN_WRITE: 2}
 
@@ -370,7 +369,7 @@ async def test_a_tun_that_was_deleted_is_not_read_for_ever(bench: Bench, monkeyp
     """Its descriptor stays readable, so the loop would do nothing else."""
     reads = 0
 
-    def read_burst() -> list[bytes]:
+    def read_burst() -> list[list[bytes]]:
         nonlocal reads
         reads += 1
         bench.tun.detached = True

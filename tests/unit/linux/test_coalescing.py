@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qtunnel.linux.coalescing import LEAST, coalesce
+from qtunnel.flow_runs import LEAST_FLOW
+from qtunnel.linux.coalescing import coalesce, coalesce_flow
 from qtunnel.linux.segmentation import Segmenter
 from qtunnel.linux.vnet_hdr import MAX_SEGMENTS, MAX_SUPER_PACKET, NEEDS_CSUM, VNET_HEADER, Gso
+from qtunnel.packet_run import PacketRun, flatten
 from tests.unit.linux.packets import (
     ACK,
     CWR,
@@ -45,7 +47,7 @@ def cut_again(packets: Sequence[bytes]) -> list[bytes]:
     for together in coalesce(packets, least=2):
         result += packets[len(result) : together.first]
         assert together.count > 1
-        result += segmenter.split(memoryview(b"".join(together.pieces)))
+        result += flatten(segmenter.split(memoryview(b"".join(together.pieces))))
         assert len(result) == together.first + together.count
     return result + list(packets[len(result) :])
 
@@ -100,9 +102,9 @@ def test_the_super_packet_is_what_the_kernel_expects_of_a_device(addresses: tupl
 @families
 @pytest.mark.parametrize("make", [stream, datagrams])
 def test_few_packets_are_not_worth_it(addresses: tuple[str, str], make: Callable[..., list[bytes]]) -> None:
-    packets = make(content(100 * LEAST), 100, addresses)
+    packets = make(content(100 * LEAST_FLOW), 100, addresses)
     assert coalesce(packets[:-1]) == []
-    assert [together.count for together in coalesce(packets)] == [LEAST]
+    assert [together.count for together in coalesce(packets)] == [LEAST_FLOW]
     packets[3] = flip(packets[3], 80)
     assert coalesce(packets) == []
 
@@ -411,3 +413,21 @@ def test_one_packet_and_none_make_nothing(packet: bytes) -> None:
 
 def test_duplicates_of_a_segment_are_left_alone() -> None:
     assert groups([tcp()] * 3) == []
+
+
+@families
+@pytest.mark.parametrize("make", [stream, datagrams])
+@pytest.mark.parametrize("count", [LEAST_FLOW, 46, MAX_SEGMENTS, MAX_SEGMENTS + 1, 150])
+@pytest.mark.parametrize("damaged", [None, 0, 5, -1])
+def test_a_run_that_is_a_flow_is_put_together_as_a_list_is(
+    addresses: tuple[str, str], make: Callable[..., list[bytes]], count: int, damaged: int | None
+) -> None:
+    packets = make(content(100 * count), 100, addresses)
+    if damaged is not None:
+        packets[damaged] = flip(packets[damaged], 80)
+    run = PacketRun.of(packets).part(0, count, is_flow=True)
+    made, expected = coalesce_flow(run), coalesce(packets)
+    summary = [(each.first, each.count, each.is_tcp, b"".join(each.pieces)) for each in made]
+    assert summary == [(each.first, each.count, each.is_tcp, b"".join(each.pieces)) for each in expected]
+    assert bool(made) == (damaged is None or count > LEAST_FLOW)
+    assert coalesce_flow(run, tcp=make is datagrams, udp=make is stream) == []

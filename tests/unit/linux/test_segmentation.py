@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qtunnel.flow_runs import flow_runs
 from qtunnel.linux.segmentation import Segmenter, complete_checksums
 from qtunnel.linux.vnet_hdr import GSO_ECN, MAX_SEGMENTS, NEEDS_CSUM, VNET_HEADER, Gso
+from qtunnel.packet_run import PacketRun, flatten
 from tests.unit.linux.packets import (
     ACK,
     CWR,
@@ -31,7 +34,9 @@ COUNTS = [1, 2, 3, 4, 5, 8, 46, MAX_SEGMENTS, MAX_SEGMENTS + 1, 3 * MAX_SEGMENTS
 
 
 def split(frame: bytes) -> list[bytes]:
-    return Segmenter().split(memoryview(bytearray(frame)))
+    groups = Segmenter().split(memoryview(bytearray(frame)))
+    assert all(groups)  # none is empty
+    return flatten(groups)
 
 
 def tcp_frame(payload: bytes, size: int, addresses: tuple[str, str] = V4, **fields: int | bytes) -> bytes:
@@ -116,9 +121,10 @@ def test_the_two_zeros_of_a_sum_are_told_apart_as_the_kernel_does(
         assert split(frame) == datagrams(payload, size, addresses, ports=(port, 0))
 
 
-@pytest.mark.parametrize("count", [1, 2, 4, 20, 70])
-def test_fin_and_psh_stay_with_the_last_segment_and_cwr_with_the_first(count: int) -> None:
-    frame = tcp_frame(content(50 * count), 50, flags=ACK | PSH | FIN | CWR)
+@pytest.mark.parametrize("count", [1, 2, 4, 20, 64, 65, 70])
+@pytest.mark.parametrize("missing", [0, 49])
+def test_fin_and_psh_stay_with_the_last_segment_and_cwr_with_the_first(count: int, missing: int) -> None:
+    frame = tcp_frame(content(50 * count - missing), 50, flags=ACK | PSH | FIN | CWR)
     frame = frame[:1] + bytes([Gso.TCPV4 | GSO_ECN]) + frame[2:]
     packets = split(frame)
     flags = [packet[33] for packet in packets]
@@ -136,9 +142,9 @@ def test_one_segmenter_cuts_frames_of_changing_geometry_and_leaves_nothing_of_on
             payload = content(size * 9 - missing, size)
             for addresses in (V4, V6):
                 frame = memoryview(bytearray(tcp_frame(payload, size, addresses)))
-                assert segmenter.split(frame) == stream(payload, size, addresses)
+                assert flatten(segmenter.split(frame)) == stream(payload, size, addresses)
                 frame = memoryview(bytearray(udp_frame(payload, size, addresses)))
-                assert segmenter.split(frame) == datagrams(payload, size, addresses)
+                assert flatten(segmenter.split(frame)) == datagrams(payload, size, addresses)
 
 
 @pytest.mark.parametrize("count", [2, 30])
@@ -229,7 +235,7 @@ def test_a_header_at_odds_with_its_packet_is_no_error_and_loses_no_length(
     damaged = bytearray(VNET_HEADER.pack(flags, kind, 0, size, l4, check) + packet[:cut])
     if flip + 10 < len(damaged):
         damaged[flip + 10] = value
-    for each in Segmenter().split(memoryview(damaged)):
+    for each in flatten(Segmenter().split(memoryview(damaged))):
         assert 0 < len(each) <= max(cut, 1)
 
 
@@ -249,3 +255,19 @@ def test_a_header_at_odds_with_its_packet_is_no_error_and_loses_no_length(
 )
 def test_a_frame_whose_header_makes_no_sense_gives_no_packet(header: bytes) -> None:
     assert split(header + tcp_segment(content(500), partial_for=520)) == []
+
+
+@families
+@pytest.mark.parametrize("make", [tcp_frame, udp_frame])
+def test_many_segments_are_runs_of_one_flow_and_the_short_last_one_is_alone(
+    addresses: tuple[str, str], make: Callable[..., bytes]
+) -> None:
+    frame = make(content(100 * 20 - 1), 100, addresses)
+    groups = Segmenter().split(memoryview(bytearray(frame)))
+    assert [len(group) for group in groups] == [19, 1]
+    first = groups[0]
+    assert isinstance(first, PacketRun)
+    assert first.is_flow
+    (found,) = flow_runs(PacketRun.of(list(first)))
+    assert isinstance(found, PacketRun)
+    assert found.is_flow

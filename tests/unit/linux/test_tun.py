@@ -17,6 +17,7 @@ from qtunnel.errors import SystemSetupError
 from qtunnel.linux import tun as tun_module
 from qtunnel.linux.tun import Tun, TunCounters, _attach_error, _open_error
 from qtunnel.linux.vnet_hdr import NEEDS_CSUM, VNET_HEADER, Gso
+from qtunnel.packet_run import PacketRun, flatten
 from tests.unit.linux.packets import datagrams, stream, tcp_segment, udp_datagram
 
 
@@ -42,7 +43,7 @@ def test_read_burst_keeps_packets_apart_and_in_order(ends: tuple[Tun, socket.soc
     packets = [b"one", b"2" * 65535, b"three"]
     for packet in packets:
         other.send(packet)
-    assert tun.read_burst() == packets
+    assert flatten(tun.read_burst()) == packets
 
 
 def test_read_burst_stops_at_max_burst(ends: tuple[Tun, socket.socket]) -> None:
@@ -50,8 +51,8 @@ def test_read_burst_stops_at_max_burst(ends: tuple[Tun, socket.socket]) -> None:
     packets = [b"%d" % number for number in range(MAX_BURST + 5)]
     for packet in packets:
         other.send(packet)
-    assert tun.read_burst() == packets[:MAX_BURST]
-    assert tun.read_burst() == packets[MAX_BURST:]
+    assert flatten(tun.read_burst()) == packets[:MAX_BURST]
+    assert flatten(tun.read_burst()) == packets[MAX_BURST:]
 
 
 def test_write_burst_keeps_the_order_and_counts_what_was_taken(ends: tuple[Tun, socket.socket]) -> None:
@@ -122,40 +123,53 @@ def test_super_packets_and_single_ones_are_read_as_packets_in_their_order(
         other.send(super_packet(payload, 1000))
         expected += [udp_datagram(payload[:100], identification=number), b"single %d" % number]
         expected += stream(payload, 1000)
-    assert tun.read_burst() == expected
+    assert flatten(tun.read_burst()) == expected
     assert tun.counters == TunCounters(super_packets_read=3, segments_read=30)
     assert tun.read_burst() == []
 
 
 def test_a_burst_ends_with_the_super_packet_that_fills_it(framed: tuple[Tun, socket.socket]) -> None:
     tun, other = framed
-    for _ in range(3):
+    for _ in range(4):
         other.send(super_packet(bytes(46 * 100), 100))
-    assert len(tun.read_burst()) == 92
-    assert len(tun.read_burst()) == 46
+    assert len(flatten(tun.read_burst())) == 3 * 46
+    assert len(flatten(tun.read_burst())) == 46
 
 
 def test_a_burst_is_full_with_packets_of_either_kind(framed: tuple[Tun, socket.socket]) -> None:
     """A super-packet after it would make it longer than whoever takes it has room for."""
     tun, other = framed
-    other.send(super_packet(bytes((MAX_BURST - 2) * 100), 100))
+    half, run = MAX_BURST // 2, MAX_READ - MAX_BURST + 1
+    for size in (half, half - 2):
+        other.send(super_packet(bytes(size * 100), 100))
     for _ in range(2):
         other.send(bytes(10) + b"single")
-    other.send(super_packet(bytes(MAX_BURST * 100), 100))
-    assert len(tun.read_burst()) == MAX_BURST
-    assert len(tun.read_burst()) == MAX_BURST
+    other.send(super_packet(bytes(run * 100), 100))
+    assert len(flatten(tun.read_burst())) == MAX_BURST
+    assert len(flatten(tun.read_burst())) == run
     for _ in range(MAX_BURST - 1):
         other.send(bytes(10) + b"single")
-    other.send(super_packet(bytes(MAX_BURST * 100), 100))
-    assert len(tun.read_burst()) == MAX_READ
+    other.send(super_packet(bytes(run * 100), 100))
+    assert len(flatten(tun.read_burst())) == MAX_READ
+
+
+def test_a_super_packet_stays_a_run_and_single_packets_around_it_lists(framed: tuple[Tun, socket.socket]) -> None:
+    tun, other = framed
+    other.send(bytes(10) + b"before")
+    other.send(super_packet(bytes(2000), 100))
+    other.send(bytes(10) + b"after")
+    before, run, after = tun.read_burst()
+    assert (before, after) == ([b"before"], [b"after"])
+    assert isinstance(run, PacketRun)
+    assert run == stream(bytes(2000), 100)
 
 
 def test_a_burst_has_no_more_than_four_super_packets(framed: tuple[Tun, socket.socket]) -> None:
     tun, other = framed
     for _ in range(6):
         other.send(super_packet(bytes(300), 100))
-    assert len(tun.read_burst()) == 12
-    assert len(tun.read_burst()) == 6
+    assert len(flatten(tun.read_burst())) == 12
+    assert len(flatten(tun.read_burst())) == 6
 
 
 def test_frames_that_make_no_sense_are_dropped_and_counted_and_the_rest_is_read(
@@ -168,7 +182,7 @@ def test_frames_that_make_no_sense_are_dropped_and_counted_and_the_rest_is_read(
     other.send(b"\1\1")
     other.send(VNET_HEADER.pack(NEEDS_CSUM, 0, 0, 0, 0, 0))
     other.send(bytes(10) + b"two")
-    assert tun.read_burst() == [b"one", b"two"]
+    assert flatten(tun.read_burst()) == [b"one", b"two"]
     assert tun.counters.bad_frames == 4
 
 
@@ -189,7 +203,7 @@ def test_four_bad_frames_in_a_row_turn_reading_offloads_off_with_one_line(
         for _ in range(3):
             other.send(bad)
         other.send(super_packet(bytes(300), 100))
-        assert len(tun.read_burst()) == 3
+        assert len(flatten(tun.read_burst())) == 3
         for _ in range(3):
             other.send(bad)
         tun.read_burst()
@@ -213,7 +227,7 @@ def test_neighbours_are_written_together_and_the_rest_alone_all_in_order(
     assert [frames[0], frames[2], frames[4]] == [bytes(10) + b"first", bytes(10) + b"between", bytes(10) + b"last"]
     for frame in (frames[1], frames[3]):
         other.send(frame)
-    assert tun.read_burst() == [*segments, *small]
+    assert flatten(tun.read_burst()) == [*segments, *small]
     assert tun.counters.coalesced_writes == 2
     assert tun.counters.packets_coalesced == 28
 

@@ -15,6 +15,7 @@ from qtunnel.burst import SendResult, Transmit
 from qtunnel.linux import cmsg
 from qtunnel.linux.udp import UdpSocket
 from qtunnel.linux.udp_options import OpenedSocket
+from qtunnel.packet_run import PacketRun
 
 REMOTE = ("198.18.0.2", 443)
 OTHER = ("198.18.0.3", 443)
@@ -266,6 +267,16 @@ class TestReceiving:
     ) -> None:
         kernel.inbox.append((data, [(*GRO, struct.pack("=i", segment))], 0, REMOTE))
         assert [burst.datagrams for burst in udp.receive()] == [datagrams]
+
+    def test_many_coalesced_datagrams_are_a_run_and_the_short_last_one_is_apart(
+        self, udp: UdpSocket, kernel: FakeKernel
+    ) -> None:
+        kernel.inbox.append((b"abcd" * 30 + b"xy", [(*GRO, struct.pack("=i", 4))], 0, REMOTE))
+        run, last = udp.receive()
+        assert isinstance(run.datagrams, PacketRun)
+        assert run.datagrams == [b"abcd"] * 30
+        assert last.datagrams == [b"xy"]
+        assert (run.remote, last.remote) == (REMOTE, REMOTE)
 
     def test_receive_stops_at_max_datagrams_and_goes_on_at_the_next_call(
         self, udp: UdpSocket, kernel: FakeKernel

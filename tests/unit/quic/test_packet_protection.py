@@ -7,6 +7,7 @@ from aioquic.tls import CipherSuite
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qtunnel.packet_run import PacketRun
 from qtunnel.quic.packet_protection import PACKET_NUMBER_SIZE, VECTOR_MIN, HeaderMask, PacketKeys
 
 SUITES = [
@@ -90,7 +91,10 @@ def test_the_vector_way_gives_the_same_bytes_as_the_scalar_one(suite: CipherSuit
     packets = [rng.randbytes(1400) for _ in range(count)]
     prefix = b"\x30\x00\x00"
     scalar = keys(suite).seal([prefix + packet for packet in packets], 65530, CID)
-    assert keys(suite).seal_equal(packets, prefix, 65530, CID) == b"".join(scalar)
+    assert keys(suite).seal_equal([packets], prefix, 65530, CID) == [b"".join(scalar)]
+    in_parts = [packets[: count // 3], PacketRun.of(packets[count // 3 :])]
+    apart = [b"".join(scalar[at : at + 5]) for at in range(0, count, 5)]
+    assert keys(suite).seal_equal(in_parts, prefix, 65530, CID, together=5) == apart
 
 
 def test_a_layout_is_used_again_for_another_prefix_and_other_numbers() -> None:
@@ -98,7 +102,7 @@ def test_a_layout_is_used_again_for_another_prefix_and_other_numbers() -> None:
     packets = [bytes([n]) * 100 for n in range(10)]
     for prefix, first in ((b"\x30\x00\x00", 5), (b"\x30\x04\x00", 1 << 40), (b"\x30\x40\x00\x00", 9)):
         scalar = keys().seal([prefix + packet for packet in packets], first, CID)
-        assert each.seal_equal(packets, prefix, first, CID) == b"".join(scalar)
+        assert each.seal_equal([packets], prefix, first, CID) == [b"".join(scalar)]
 
 
 @given(st.lists(st.binary(min_size=2, max_size=60), min_size=1, max_size=20), st.integers(0, 2**62 - 100))
@@ -123,7 +127,7 @@ def test_one_bad_tag_costs_no_other_packet() -> None:
 def test_sealed_packets_are_counted_towards_the_limit() -> None:
     each = keys()
     each.seal([b"one", b"two"], 0, CID)
-    each.seal_equal([b"x" * 50] * 10, b"\x30\x00\x00", 2, CID)
+    each.seal_equal([[b"x" * 50] * 10], b"\x30\x00\x00", 2, CID)
     assert each.sealed == 12
 
 

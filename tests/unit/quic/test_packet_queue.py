@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from qtunnel.burst import MAX_READ
 from qtunnel.drops import DropCounts, DropReason
+from qtunnel.packet_run import PacketRun, flatten
 from qtunnel.quic.packet_queue import INTERVAL, TARGET, PacketQueue
 
 PREFIX = b"\x00\x00"
@@ -19,9 +20,12 @@ def push(each: PacketQueue, packets: list[bytes], now: float = 0.0, largest: int
 
 
 def take(each: PacketQueue, count: int) -> list[bytes]:
-    packets = [each.packets.popleft() for _ in range(count)]
-    each.taken(count, sum(map(len, packets)))
-    return packets
+    return [each.take() for _ in range(count)]
+
+
+def rest(each: PacketQueue) -> list[bytes]:
+    """Take what is left."""
+    return take(each, each.packets)
 
 
 def test_first_in_first_out() -> None:
@@ -62,15 +66,15 @@ def test_there_is_room_for_a_read_if_all_of_it_fits_or_nothing_waits() -> None:
 def test_too_large_packets_do_not_stop_the_others() -> None:
     each = queue()
     assert push(each, [b"x" * 1401, b"ok"]) == {DropReason.DATAGRAM_TOO_LARGE: 1}
-    assert list(each.packets) == [b"ok"]
+    assert rest(each) == [b"ok"]
 
 
 def test_when_the_size_falls_what_no_longer_fits_is_counted() -> None:
     each = queue()
     push(each, [b"x" * 1400, b"small", b"y" * 1300])
     each.drop_larger_than(len(PREFIX) + 1300)
-    assert list(each.packets) == [b"small", b"y" * 1300]
     assert each.bytes == 1305
+    assert rest(each) == [b"small", b"y" * 1300]
     assert each.drops == {DropReason.DATAGRAM_TOO_LARGE: 1}
 
 
@@ -79,9 +83,10 @@ def test_packets_of_two_streams_keep_their_order_and_their_prefix() -> None:
     push(each, [b"1"])
     each.push(b"other", [b"2", b"3"], largest=1400, now=0.0)
     each.push(b"other", [b"4"], largest=1400, now=1.0)
-    assert each.head() == (PREFIX, 1)
-    take(each, 1)
-    assert each.head() == (b"other", 3)
+    assert each.prefix == PREFIX
+    assert take(each, 1) == [b"1"]
+    assert each.prefix == b"other"
+    assert flatten(each.take_equal(9)) == [b"2", b"3", b"4"]
 
 
 def test_qdg_13_what_waited_too_long_is_dropped() -> None:
@@ -89,7 +94,7 @@ def test_qdg_13_what_waited_too_long_is_dropped() -> None:
     push(each, [b"old", b"old"], now=0.0)
     push(each, [b"new"], now=0.4)
     each.control_delay(0.6)
-    assert list(each.packets) == [b"new"]
+    assert rest(each) == [b"new"]
     assert each.drops == {DropReason.QUEUE_TOO_OLD: 2}
 
 
@@ -123,7 +128,7 @@ def test_an_empty_queue_forgets_what_was() -> None:
     each.control_delay(1.0)
     each.clear(DropReason.NO_SESSION)
     assert each.drops == {DropReason.NO_SESSION: 1}
-    assert (len(each.packets), each.bytes) == (0, 0)
+    assert (each.packets, each.bytes) == (0, 0)
 
 
 @given(st.lists(st.one_of(st.integers(1, 30), st.tuples(st.integers(0, 30))), max_size=40))
@@ -138,8 +143,58 @@ def test_bytes_and_numbers_add_up(steps: list[int | tuple[int]]) -> None:
             push(each, [b"x" * (n * 7 % 90 + 1) for n in range(step)], now=now)
         else:
             each.control_delay(now)
-            taken += len(take(each, min(step[0], len(each.packets))))
-    assert each.bytes == sum(map(len, each.packets))
-    assert pushed == taken + len(each.packets) + sum(each.drops.values())
-    if each.packets:
-        assert each.head()[1] == len(each.packets)
+            taken += len(take(each, min(step[0], each.packets)))
+    assert pushed == taken + each.packets + sum(each.drops.values())
+    waiting = each.bytes
+    assert waiting == sum(map(len, rest(each)))
+    assert (each.packets, each.bytes) == (0, 0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([b"a", b"bc"]), st.integers(1, 3), st.integers(1, 12), st.booleans()),
+        max_size=12,
+    ),
+    st.integers(1, 40),
+)
+def test_packets_taken_together_have_one_size_and_one_prefix_and_lose_no_place(
+    groups: list[tuple[bytes, int, int, bool]], most: int
+) -> None:
+    each = queue(max_packets=1000)
+    expected: list[tuple[bytes, bytes]] = []
+    for number, (prefix, size, count, as_run) in enumerate(groups):
+        packets = [bytes([number]) * size] * count
+        each.push(prefix, PacketRun.of(packets) if as_run else packets, largest=100, now=0.0)
+        expected += [(prefix, packet) for packet in packets]
+    taken: list[tuple[bytes, bytes]] = []
+    while each.packets:
+        size, prefix = each.first_size, each.prefix
+        together = flatten(each.take_equal(most))
+        assert {len(packet) for packet in together} == {size}
+        taken += [(prefix, packet) for packet in together]
+        at = len(taken)
+        full = len(together) == most
+        follows = at < len(expected) and (expected[at][0], len(expected[at][1])) == (prefix, size)
+        assert full or not follows
+    assert taken == expected
+    assert each.bytes == 0
+
+
+def test_a_run_stays_a_run_when_a_part_of_it_is_taken() -> None:
+    each = queue()
+    each.push(PREFIX, PacketRun(bytes(1000), 100, 10), largest=100, now=0.0)
+    (first,) = each.take_equal(4)
+    (second,) = each.take_equal(99)
+    assert isinstance(first, PacketRun)
+    assert isinstance(second, PacketRun)
+    assert (len(first), len(second)) == (4, 6)
+
+
+def test_a_run_too_large_is_dropped_whole() -> None:
+    each = queue()
+    run = PacketRun(bytes(1000), 100, 10)
+    assert each.push(PREFIX, run, largest=99, now=0.0) == {DropReason.DATAGRAM_TOO_LARGE: 10}
+    each.push(PREFIX, run, largest=100, now=0.0)
+    each.drop_larger_than(101)
+    assert each.packets == 0
+    assert each.drops == {DropReason.DATAGRAM_TOO_LARGE: 20}

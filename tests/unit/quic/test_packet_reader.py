@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from qtunnel.burst import Address
+from qtunnel.packet_run import flatten
 from qtunnel.quic.packet_reader import MIN_RUN
 from qtunnel.quic.run_opening import OpenedRun
 from tests.sim.quic_pair import QuicPair
@@ -40,7 +41,7 @@ class Ends:
         return self.plane.reader.receive(packets, self.address, self.now, ecn)
 
     def taken(self) -> list[bytes]:
-        return self.plane.frames.take_datagrams()
+        return flatten(self.plane.frames.take_datagrams())
 
 
 def contents(count: int = COUNT) -> list[bytes]:
