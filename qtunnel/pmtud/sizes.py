@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MIN_UDP_PAYLOAD", "inner_mtu", "ip_udp_headers", "link_mtu", "udp_payload"]
+__all__ = ["MIN_UDP_PAYLOAD", "base_plpmtu", "inner_mtu", "ip_udp_headers", "link_mtu", "udp_payload"]
 
 MIN_UDP_PAYLOAD: Final = 1200
+MIN_IPV6_LINK_MTU: Final = 1280  # RFC 8200 §5
 IP_HEADER: Final = {4: 20, 6: 40}
 UDP_HEADER: Final = 8
 FIRST_BYTE: Final = 1  # of a short header (RFC 9000 §17.3)
@@ -38,6 +39,14 @@ def udp_payload(mtu: int, version: int) -> int:
 def link_mtu(payload: int, version: int) -> int:
     """Return the size of the IP packet that carries a UDP payload."""
     return payload + ip_udp_headers(version)
+
+
+def base_plpmtu(version: int) -> int:
+    """Return the UDP payload that a path of this IP version has to carry to be of use (RFC 8899 §5.1.2).
+
+    QUIC's minimum; over IPv6 what its own minimum of 1280 bytes leaves, as no IPv6 path may be narrower.
+    """
+    return MIN_UDP_PAYLOAD if version == 4 else udp_payload(MIN_IPV6_LINK_MTU, version)
 
 
 def inner_mtu(payload: int, *, connection_id: int = CONNECTION_ID, packet_number: int = PACKET_NUMBER) -> int:

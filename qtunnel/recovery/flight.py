@@ -9,6 +9,7 @@ from qtunnel.recovery.delivery_rate import DeliveryRateSampler
 from qtunnel.recovery.results import AckResult, DiscardResult, LossResult
 from qtunnel.recovery.sent_packets import (
     ACK_ELICITING,
+    CONGESTION,
     DATA,
     IN_FLIGHT,
     MTU_PROBE,
@@ -152,7 +153,7 @@ class Flight:
                 self.ack_eliciting -= count
             result.lost += count
             result.lost_bytes += total
-            result.lost_sizes.append((size, count))
+            result.lost_sizes.append((size, count, run.time_sent))
             self.size_counts[size].lost += count
             delivery.on_lost(total)
             _, _, _, lost_before, is_app_limited = run.snapshot
@@ -184,6 +185,10 @@ class Flight:
                 run.payload = None
         self.bytes_in_flight -= result.discarded_bytes
         return result
+
+    def largest_unanswered(self) -> int:
+        """Return the size of the largest packet in flight that is no MTU probe; 0: there is none."""
+        return max((run.size for run in self.sent.runs() if run.flags & CONGESTION == IN_FLIGHT), default=0)
 
     def take_payloads(self, most: int) -> list[object]:
         """Take the payloads of the oldest packets that have one; the packets stay in flight without."""

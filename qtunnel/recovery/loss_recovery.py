@@ -401,6 +401,7 @@ class LossRecovery:
             return result
         self.pto_count += 1
         result.send_probe = True
+        result.largest_unanswered = self._flight.largest_unanswered()
         result.probe_payloads = self._flight.take_payloads(MAX_PROBE_PAYLOADS)
         return result
 

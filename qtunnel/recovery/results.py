@@ -15,14 +15,14 @@ class LossResult:
     """Packets declared lost. Counts are of packets in flight that are no MTU probes; sizes in bytes.
 
     lost_payloads: of all packets lost, probes and such as only acknowledge too. lost_probes: packet numbers of
-    MTU probes. lost_sizes: (size, how many), one entry or more for a size.
+    MTU probes. lost_sizes: (size, how many, when sent), one entry for each run.
     """
 
     lost_payloads: list[object]
     lost: int
     lost_bytes: int
     lost_probes: list[int]
-    lost_sizes: list[tuple[int, int]]
+    lost_sizes: list[tuple[int, int, float]]
 
     def __init__(self) -> None:
         self.lost_payloads = []
@@ -72,14 +72,17 @@ class TimeoutResult(LossResult):
 
     send_probe: send one or two ack-eliciting packets now, whatever the window and the pacer say
     (RFC 9002 §6.2.4). probe_payloads: of the oldest unanswered packets that had one; to be sent again in them.
+    largest_unanswered: size of the largest packet in flight that is no MTU probe, bytes; 0 without a timeout.
     """
 
     send_probe: bool
     probe_payloads: list[object]
+    largest_unanswered: int
 
     def __init__(self) -> None:
         LossResult.__init__(self)
         self.send_probe = False
+        self.largest_unanswered = 0
         self.probe_payloads = []
 
 

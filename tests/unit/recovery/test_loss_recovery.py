@@ -311,3 +311,21 @@ def test_the_numbers_of_the_rtt_are_those_of_the_estimator() -> None:
     assert each.latest_rtt == each.min_rtt == each.smoothed_rtt == pytest.approx(RTT)
     assert each.rttvar == pytest.approx(RTT / 2)
     assert each.pto() == pytest.approx(RTT + 2 * RTT + 0.025)
+
+
+def test_a_loss_says_when_its_packets_were_sent() -> None:
+    each = measured()
+    each.on_packets_sent(1, 2, SIZE, NOW + RTT)
+    each.on_packets_sent(3, 4, 300, NOW + 1.5 * RTT)
+    result = each.on_ack_received([(3, 6), (0, 0)], 0.0, NOW + 2.5 * RTT)
+    assert result.lost_sizes == [(SIZE, 2, NOW + RTT)]
+
+
+def test_a_probe_timeout_says_how_large_the_largest_unanswered_packet_is() -> None:
+    each = measured()
+    each.on_packets_sent(1, 1, 300, NOW + RTT)
+    each.on_packets_sent(2, 1, 1350, NOW + RTT)
+    each.on_packets_sent(3, 1, 1472, NOW + RTT, is_mtu_probe=True)
+    timer = each.get_timer()
+    assert timer is not None
+    assert each.on_timeout(timer).largest_unanswered == 1350

@@ -195,7 +195,7 @@ class SameAsNaive(RuleBasedStateMachine):
         packets = [self.naive.packets[each] for each in outcome.lost]
         assert result.lost == len(packets)
         assert result.lost_bytes == sum(each.size for each in packets)
-        assert sum(size * count for size, count in result.lost_sizes) == result.lost_bytes
+        assert sum(size * count for size, count, _ in result.lost_sizes) == result.lost_bytes
         assert sorted(result.lost_probes) == outcome.lost_probes
         assert sorted(map(str, result.lost_payloads)) == sorted(map(str, outcome.lost_payloads))
         self.returned += result.lost_payloads
