@@ -48,6 +48,11 @@ class PathMtuConfig:
         return base if self.floor is None else max(base, min(self.floor, self.most))
 
     @property
+    def start(self) -> int:
+        """What packets may have at first: what was told, within what QUIC and the peer allow, or the base."""
+        return self.base if self.told is None else max(base_plpmtu(self.version), min(self.told, self.most))
+
+    @property
     def most(self) -> int:
         """MAX_PLPMTU, the least of what interface, peer and administrator allow (RFC 8899 §5.1.2)."""
         most = min(self.interface, self.peer_limit, udp_payload(65535, self.version))

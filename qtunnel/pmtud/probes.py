@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 __all__ = ["SMALL_SIZE", "ProbePacket", "Purpose"]
@@ -15,6 +15,7 @@ SMALL_SIZE: Final = 64
 class Purpose(enum.Enum):
     """What a packet is for."""
 
+    BASE = "base"
     SEARCH = "search"
     PAIR = "pair"
     COMPANION = "companion"
@@ -32,6 +33,8 @@ class ProbePacket:
 
     size: int
     purpose: Purpose
+    owner: object = field(default=None, compare=False, repr=False)
+    """Whose question it is; of no interest to the caller."""
 
     @property
     def is_probe(self) -> bool:

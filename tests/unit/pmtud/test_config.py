@@ -32,6 +32,13 @@ def test_dpl_25_the_base_is_never_above_the_most() -> None:
     assert PathMtuConfig(interface=500).most == 1200
 
 
+def test_a_told_size_is_where_it_begins_within_what_quic_and_the_peer_allow() -> None:
+    assert PathMtuConfig().start == 1200
+    assert PathMtuConfig(told=1422).start == 1422
+    assert PathMtuConfig(told=1472, peer_limit=1400).start == 1400
+    assert PathMtuConfig(told=900).start == 1200
+
+
 def test_a_floor_raises_the_base() -> None:
     assert PathMtuConfig(interface=1472, floor=1352).base == 1352
     assert PathMtuConfig(interface=1472, floor=800).base == 1200
