@@ -65,6 +65,13 @@ class PeerQuirks(StrEnum):
     MQVPN = "mqvpn"
 
 
+class PathMtuSearch(StrEnum):
+    """How the path's MTU is found (docs/design/0010-path-mtu.md)."""
+
+    PARALLEL = "parallel"  # several probes a round trip
+    SEQUENTIAL = "sequential"  # one, as RFC 8899 has it
+
+
 class RouteMode(StrEnum):
     """Which routes a client installs, besides those listed."""
 
@@ -77,7 +84,12 @@ class QuicConfig:
     """QUIC settings both roles share. Times in seconds, sizes in bytes."""
 
     path_mtu: int | None = None
-    """The link's MTU as an IP packet size; None takes the outgoing interface's."""
+    """The path's MTU as an IP packet size; None: it is found by probing."""
+    min_path_mtu: int | None = None
+    """What the path carries for sure; nothing below is believed. None: what QUIC needs."""
+    max_path_mtu: int | None = None
+    """The most that is tried; None: what the outgoing interface takes."""
+    path_mtu_search: PathMtuSearch = PathMtuSearch.PARALLEL
     idle_timeout: float = 30.0
     keep_alive: float = 10.0
     congestion_control: str = "cubic"
@@ -89,11 +101,17 @@ class QuicConfig:
     secrets_log_file: str | None = None
 
     def __post_init__(self) -> None:
-        if self.path_mtu is not None and not MIN_LINK_MTU <= self.path_mtu <= 65535:
+        for name in ("path_mtu", "min_path_mtu", "max_path_mtu"):
+            mtu = getattr(self, name)
+            if mtu is not None and not MIN_LINK_MTU <= mtu <= 65535:
+                raise ConfigError(
+                    f"{mtu} is outside {MIN_LINK_MTU} to 65535 (QUIC needs {MIN_LINK_MTU} bytes on IPv4, "
+                    "1248 on IPv6)",
+                    field=name,
+                )
+        if self.min_path_mtu and self.max_path_mtu and self.min_path_mtu > self.max_path_mtu:
             raise ConfigError(
-                f"{self.path_mtu} is outside {MIN_LINK_MTU} to 65535 (QUIC needs {MIN_LINK_MTU} bytes on IPv4, "
-                "1248 on IPv6)",
-                field="path_mtu",
+                f"{self.min_path_mtu} is above max_path_mtu ({self.max_path_mtu})", field="min_path_mtu"
             )
         if not 1.0 <= self.idle_timeout <= 600.0:
             raise ConfigError(f"{self.idle_timeout} is outside 1 to 600 seconds", field="idle_timeout")
@@ -129,6 +147,14 @@ class HostConfig:
             )
 
 
+class BlackHoles(StrEnum):
+    """How a path that became narrower is found."""
+
+    CONFIRM = "confirm"
+    LOSS_COUNT = "loss-count"  # believe losses, without asking
+    OFF = "off"  # never
+
+
 class SocketBuffer(StrEnum):
     """Where the size of a UDP socket's receive buffer comes from."""
 
@@ -144,6 +170,7 @@ class LabConfig:
     """
 
     rcvbuf: SocketBuffer = SocketBuffer.CONFIGURED
+    black_holes: BlackHoles = BlackHoles.CONFIRM
 
     def receive_buffer(self, configured: int) -> int | None:
         """Return how many bytes to ask for, of those configured; None: leave the kernel's."""
@@ -151,7 +178,8 @@ class LabConfig:
 
     def switched_off(self) -> list[str]:
         """Return each cure that is off, as key=value."""
-        return [] if self.rcvbuf is SocketBuffer.CONFIGURED else [f"rcvbuf={self.rcvbuf}"]
+        off = [] if self.rcvbuf is SocketBuffer.CONFIGURED else [f"rcvbuf={self.rcvbuf}"]
+        return off if self.black_holes is BlackHoles.CONFIRM else [*off, f"black_holes={self.black_holes}"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from qtunnel.aio.client_host import ClientHost
 from qtunnel.aio.driver import PacketPort
 from qtunnel.aio.event_stream import EventStream
 from qtunnel.aio.logs import ConnectionLogs
+from qtunnel.aio.path_mtu import path_mtu_settings, told_udp_payload
 from qtunnel.aio.resolve import ServerName
 from qtunnel.aio.uninterrupted import uninterrupted
 from qtunnel.burst import Address, address_text
@@ -32,7 +33,6 @@ from qtunnel.errors import (
     TunLostError,
 )
 from qtunnel.linux.links import outgoing_mtu
-from qtunnel.pmtud.sizes import MIN_UDP_PAYLOAD, link_mtu, udp_payload
 from qtunnel.quic.settings import ConnectionSettings
 from qtunnel.tunnel.client import tunnel_request
 from qtunnel.tunnel.events import (
@@ -172,7 +172,7 @@ class TunnelClient:
             live = core.status(now)
             for name in ("packets_in", "packets_out", "bytes_in", "bytes_out", "icmp_sent"):
                 counters[name] += live[name]
-            result |= live | {"state": self._state, "path_mtu": self._path_mtu(core.remote)}
+            result |= live | {"state": self._state}
             drops.update(core.stats.drops)
             drops.update(self._attempt.driver.drops)
             result["socket"] = _socket_status(self._attempt)
@@ -349,24 +349,14 @@ class TunnelClient:
         now = monotonic()
         self._events.publish(Disconnected(time=now, reason=reason, text=text, retry_in=retry_in))
 
-    def _path_mtu(self, remote: Address) -> int:
-        told = self.config.quic.path_mtu
-        return told if told is not None else outgoing_mtu(remote)
-
     def _settings(self, remote: Address) -> ConnectionSettings:
         config = self.config
         version = 6 if ":" in remote[0] else 4
-        mtu = self._path_mtu(remote)
-        payload = udp_payload(mtu, version)
-        if payload < MIN_UDP_PAYLOAD:
-            raise SystemSetupError(
-                f"the path to {address_text(remote)} carries IP packets of {mtu} bytes, and QUIC needs "
-                f"{link_mtu(MIN_UDP_PAYLOAD, version)}",
-                remedy="Raise path_mtu or the interface's MTU",
-            )
+        mtu = outgoing_mtu(remote)
         return ConnectionSettings(
             random_bytes=secrets.token_bytes,
-            max_udp_payload=payload,
+            max_udp_payload=told_udp_payload(config.quic, mtu, version, f"the path to {address_text(remote)}"),
+            path_mtu=path_mtu_settings(config.quic, config.lab, mtu),
             idle_timeout=config.quic.idle_timeout,
             keep_alive=config.quic.keep_alive,
             handshake_timeout=config.handshake_timeout,

@@ -41,6 +41,9 @@ class Core(Protocol):
     def packets_to_write(self) -> list[Packets]: ...  # noqa: D102
     def next_event(self) -> Any: ...  # noqa: D102
     def has_room_for_read(self) -> bool: ...  # noqa: D102
+    def on_stall(self, duration: float, now: float) -> None: ...  # noqa: D102
+    def on_refused(self, transmit: Transmit, now: float) -> None: ...  # noqa: D102
+    def on_packet_too_big(self, remote: Address, mtu: int, quoted: bytes, now: float) -> None: ...  # noqa: D102
 
 
 class FileTunEdge(TunEdge, Protocol):
@@ -194,16 +197,21 @@ class Driver:
 
     def _udp_readable(self, udp: FileUdpEdge) -> None:
         received = udp.receive(MAX_BURST)
-        if not received:
-            # A pending ICMP error makes the descriptor readable with nothing to read: take it off the queue.
-            for error in udp.read_errors():
-                logger.debug("ICMP about a datagram of ours: %s", error)
-        else:
+        if received:
             for each in received:
                 each.path_id = udp.path_id
             self._core.receive_from_udp(received, monotonic())
+        if not received or self._error_wakeups[udp] != udp.error_wakeups:
+            # A pending ICMP error makes the descriptor readable with nothing to read: take it off the queue.
+            self._read_errors(udp)
         self._revive(udp)
         self.flush()
+
+    def _read_errors(self, udp: FileUdpEdge) -> None:
+        for error in udp.read_errors():
+            logger.debug("ICMP about a datagram of ours: %s", error)
+            if error.mtu is not None and not error.is_local:
+                self._core.on_packet_too_big(error.remote, error.mtu, error.quoted, monotonic())
 
     def _revive(self, udp: FileUdpEdge) -> None:
         """Add a reader again after an error: libuv, and so uvloop, gives up on a descriptor after POLLERR."""
@@ -237,6 +245,7 @@ class Driver:
             # We were stopped or starved: what has arrived meanwhile is heard before anything is judged by time.
             self.late_wake_ups += 1
             self.longest_stall = max(self.longest_stall, now - due)
+            self._core.on_stall(now - due, now)
             for udp in list(self._sockets.values()):
                 while (received := udp.receive(MAX_BURST)) and not self._closed:
                     self._core.receive_from_udp(received, now)
@@ -275,6 +284,7 @@ class Driver:
                 self._loop.add_writer(udp.fileno(), self._udp_writable, udp)
             case SendResult.TOO_BIG:
                 self.drops[DropReason.UDP_TOO_BIG] += 1
+                self._core.on_refused(transmit, monotonic())
             case SendResult.UNREACHABLE | SendResult.FAILED:
                 self.drops[DropReason.UDP_SEND] += 1
 

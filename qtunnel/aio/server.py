@@ -18,6 +18,7 @@ from typing import Any
 from qtunnel.aio.driver import Driver, PacketPort
 from qtunnel.aio.event_stream import EventStream
 from qtunnel.aio.logs import ConnectionLogs
+from qtunnel.aio.path_mtu import path_mtu_settings, told_udp_payload
 from qtunnel.aio.server_host import ServerHost
 from qtunnel.aio.uninterrupted import uninterrupted
 from qtunnel.burst import address_text
@@ -26,7 +27,7 @@ from qtunnel.drops import DropCounts
 from qtunnel.errors import ConfigError, SystemSetupError
 from qtunnel.linux.links import interface_mtu
 from qtunnel.linux.udp import UdpSocket
-from qtunnel.pmtud.sizes import MIN_UDP_PAYLOAD, inner_mtu, link_mtu, udp_payload
+from qtunnel.pmtud.sizes import MIN_UDP_PAYLOAD, inner_mtu
 from qtunnel.quic.settings import EndpointSettings
 from qtunnel.state.identity import ServerIdentity
 from qtunnel.tunnel.events import (
@@ -74,6 +75,7 @@ class TunnelServer:
         self._port = None if use_tun else PacketPort()
         self._host: ServerHost | None = None
         self._sockets: list[UdpSocket] = []
+        self._interface_mtu = 1500
         self._udp_payload = MIN_UDP_PAYLOAD
         self._core: ServerTunnel | None = None
         self._driver: Driver | None = None
@@ -89,7 +91,8 @@ class TunnelServer:
         try:
             self._open_sockets()
             # Before there is a TUN, which would count as an interface of this host.
-            self._udp_payload = self._told_udp_payload()
+            self._interface_mtu = min(interface_mtu(ip_address(address)) for address in self.config.listen)
+            self._udp_payload = told_udp_payload(self.config.quic, self._interface_mtu, 4, "the path")
             if self._use_tun:
                 self._host = await ServerHost.open(self.config, tun_mtu=inner_mtu(self._udp_payload))
             self._core = ServerTunnel(
@@ -253,6 +256,7 @@ class TunnelServer:
         return EndpointSettings(
             random_bytes=secrets.token_bytes,
             max_udp_payload=self._udp_payload,
+            path_mtu=path_mtu_settings(config.quic, config.lab, self._interface_mtu),
             idle_timeout=config.quic.idle_timeout,
             congestion_control=config.quic.congestion_control,
             qlog=self._logs.qlog,
@@ -265,18 +269,6 @@ class TunnelServer:
             max_handshakes=config.max_handshakes,
             retry_threshold=config.retry_threshold,
         )
-
-    def _told_udp_payload(self) -> int:
-        mtu = self.config.quic.path_mtu
-        if mtu is None:
-            mtu = min(interface_mtu(ip_address(address)) for address in self.config.listen)
-        payload = udp_payload(mtu, 4)
-        if payload < MIN_UDP_PAYLOAD:
-            raise SystemSetupError(
-                f"the path carries IP packets of {mtu} bytes, and QUIC needs {link_mtu(MIN_UDP_PAYLOAD, 4)}",
-                remedy="Raise path_mtu or the interface's MTU",
-            )
-        return payload
 
     def _on_events(self) -> None:
         core = self._core

@@ -12,13 +12,14 @@ import click
 
 from qtunnel.cli.flags import Flag
 from qtunnel.cli.logs import LogLevel
-from qtunnel.config import CONGESTION_CONTROLS, PeerQuirks, RouteMode
+from qtunnel.config import CONGESTION_CONTROLS, PathMtuSearch, PeerQuirks, RouteMode
 
 __all__ = ["CONNECT_FLAGS", "SERVE_FLAGS"]
 
 
 _CONTROLS: Final = click.Choice(CONGESTION_CONTROLS)
 _QUIRKS: Final = click.Choice([quirks.value for quirks in PeerQuirks])
+_SEARCHES: Final = click.Choice([search.value for search in PathMtuSearch])
 _LEVELS: Final = click.Choice([level.value for level in LogLevel])
 _ROUTE_MODES: Final = click.Choice([mode.value for mode in RouteMode])
 _QUIC: Final = "Transport"
@@ -31,10 +32,33 @@ _SHARED_FLAGS: Final = (
     Flag(
         "quic.path_mtu",
         "--path-mtu",
-        "IP packet size the path carries; default: the outgoing interface's MTU.",
+        "IP packet size the path carries; default: found by probing, and followed.",
         _QUIC,
         kind=int,
         metavar="BYTES",
+    ),
+    Flag(
+        "quic.min_path_mtu",
+        "--min-path-mtu",
+        "IP packet size the path carries for sure; default: what QUIC needs.",
+        _QUIC,
+        kind=int,
+        metavar="BYTES",
+    ),
+    Flag(
+        "quic.max_path_mtu",
+        "--max-path-mtu",
+        "Largest IP packet size to try; default: the outgoing interface's MTU.",
+        _QUIC,
+        kind=int,
+        metavar="BYTES",
+    ),
+    Flag(
+        "quic.path_mtu_search",
+        "--path-mtu-search",
+        "Several probes a round trip (default), or one, as RFC 8899 has it.",
+        _QUIC,
+        kind=_SEARCHES,
     ),
     Flag(
         "quic.idle_timeout",

@@ -23,7 +23,7 @@ __all__ = ["main", "program", "run_command"]
 
 logger = logging.getLogger(__name__)
 
-_COMMANDS: Final = ("serve", "join", "connect", "status", "user", "profile", "doctor")
+_COMMANDS: Final = ("serve", "join", "connect", "status", "why-mtu", "user", "profile", "doctor")
 
 _EPILOG: Final = """\
 \b
@@ -47,7 +47,8 @@ class _LazyGroup(click.Group):
         """Return a command by name."""
         if cmd_name not in _COMMANDS:
             return None
-        command = getattr(importlib.import_module(f"qtunnel.cli.{cmd_name}"), cmd_name)
+        module = cmd_name.replace("-", "_")
+        command = getattr(importlib.import_module(f"qtunnel.cli.{module}"), module)
         assert isinstance(command, click.Command)
         return command
 

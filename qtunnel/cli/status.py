@@ -16,7 +16,7 @@ from qtunnel.cli.output import byte_count, duration, pairs, say, styled, table
 from qtunnel.errors import NotRunningError, QTunnelError
 from qtunnel.state.paths import ROOT_RUNTIME_DIRECTORY, control_socket, running_instances, runtime_directory
 
-__all__ = ["show_status", "status"]
+__all__ = ["ask", "path_mtu_line", "show_status", "status", "tunnels_to_ask"]
 
 
 @click.command(
@@ -32,18 +32,27 @@ def status(name: str | None, as_json: bool) -> None:
     A client is named like its profile, a server `server`, unless --name said otherwise.
     """
     runtime = runtime_directory(os.environ)
-    names = [name] if name is not None else _live_names(runtime)
-    if not names:
-        hint = ". Those of root: sudo qtunnel status" if _hides_those_of_root(runtime) else ""
-        raise NotRunningError(f"no tunnel is running here (none has a control socket in {runtime}){hint}")
-    if as_json and len(names) > 1:
-        raise NotRunningError(f"several tunnels are running; name one of {', '.join(names)}")
+    names = tunnels_to_ask(runtime, name, command="status", only_one=as_json)
     for each in names:
-        answer = _ask(runtime, each)
+        answer = ask(runtime, each)
         if as_json:
             say(json.dumps(answer, indent=2))
         else:
             show_status(each, answer)
+
+
+def tunnels_to_ask(runtime: Path, name: str | None, *, command: str, only_one: bool) -> list[str]:
+    """Return the tunnels of this host, or the one that was named.
+
+    Raises: NotRunningError: there is none, or several where it must be one.
+    """
+    names = [name] if name is not None else _live_names(runtime)
+    if not names:
+        hint = f". Those of root: sudo qtunnel {command}" if _hides_those_of_root(runtime) else ""
+        raise NotRunningError(f"no tunnel is running here (none has a control socket in {runtime}){hint}")
+    if only_one and len(names) > 1:
+        raise NotRunningError(f"several tunnels are running; name one of {', '.join(names)}")
+    return names
 
 
 def show_status(name: str, answer: Mapping[str, Any]) -> None:
@@ -71,7 +80,7 @@ def _show_client(name: str, answer: Mapping[str, Any]) -> None:
             "networks": _joined(answer.get("peer_routes")),
             "IPv6": answer.get("ipv6") if answer.get("ipv6") != "ok" else None,
             "inner MTU": answer.get("inner_mtu") or None,
-            "path MTU": answer.get("path_mtu"),
+            "path MTU": path_mtu_line(answer),
             "round trip": _milliseconds(answer.get("rtt_ms")),
             "received": _traffic(answer, "in"),
             "sent": _traffic(answer, "out"),
@@ -105,6 +114,16 @@ def _show_server(name: str, answer: Mapping[str, Any]) -> None:
         table(headers, [_session_row(session) for session in sessions])
 
 
+def path_mtu_line(answer: Mapping[str, Any]) -> str | None:
+    """Return the path's MTU, how it is known and since when; None where nothing is."""
+    mtu, path = answer.get("path_mtu"), answer.get("path")
+    if mtu is None or not isinstance(path, dict):
+        return None if mtu is None else str(mtu)
+    since = _number(path.get("since_s"))
+    how = _HOW.get(str(path.get("state")), str(path.get("state")))
+    return f"{mtu} ({how}{'' if since is None else f', for {duration(since)}'})"
+
+
 def _session_row(session: Mapping[str, Any]) -> tuple[object, ...]:
     since = _number(session.get("since_s"))
     inside = [*_list(session.get("addresses")), *_list(session.get("prefixes"))]
@@ -135,6 +154,16 @@ def _faults(count: object) -> str:
     )
 
 
+_HOW: Final = {
+    "told": "as told",
+    "base": "asking",
+    "searching": "searching for more",
+    "search-complete": "found by probing",
+    "suspicious": "packets vanish: asking the path",
+    "error": "packets of the least size vanish",
+    "disabled": "not known yet",
+}
+"""States of path MTU discovery in words."""
 _TUN_COUNTERS: Final = (
     ("super_packets_read", "super-packets read"),
     ("segments_read", "packets in them"),
@@ -173,7 +202,7 @@ def _live_names(runtime: Path) -> list[str]:
     live = []
     for name in names:
         try:
-            _ask(runtime, name)
+            ask(runtime, name)
         except NotRunningError:
             continue  # left over by a crash
         except QTunnelError:
@@ -186,7 +215,11 @@ def _hides_those_of_root(runtime: Path) -> bool:
     return os.geteuid() != 0 and runtime != ROOT_RUNTIME_DIRECTORY and ROOT_RUNTIME_DIRECTORY.is_dir()
 
 
-def _ask(runtime: Path, name: str) -> dict[str, Any]:
+def ask(runtime: Path, name: str) -> dict[str, Any]:
+    """Return what a running tunnel says of itself.
+
+    Raises: NotRunningError, naming the tunnels that do run.
+    """
     from qtunnel.aio.control import control_request
 
     try:

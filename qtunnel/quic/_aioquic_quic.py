@@ -206,6 +206,11 @@ class QuicCore(QuicConnection):
         """Return whether the stream existed and is finished in both directions, with all acknowledged."""
         return self._stream_is_discarded(stream_id)
 
+    def stream_backlog(self, stream_id: int) -> int:
+        """Return the bytes a stream has to send for the first time or again; 0 for a stream that is gone."""
+        stream = self._streams.get(stream_id)
+        return 0 if stream is None else len(stream.sender._buffer)
+
     def stream_data_is_waiting(self) -> bool:
         """Return whether any stream has something to send."""
         return any(

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from qtunnel.burst import Address
     from qtunnel.drops import DropCounts
     from qtunnel.packet_run import Packets
+    from qtunnel.pmtud.discovery import PathMtuDiscovery
+    from qtunnel.recovery.size_counts import SizeCounts
 
 __all__ = ["CID_SIZE", "Connection", "client_configuration", "error_name", "server_configuration"]
 
@@ -211,6 +213,32 @@ class Connection(PlaneCore):
         del ecn
         for data in datagrams:
             self.receive_datagram(data, addr, now)
+
+    size_changed = False
+    """Whether packets have had another size since this was set back; only with packets of our own."""
+
+    def take_returned(self) -> list[tuple[bytes, Packets]]:
+        """Return packets that were queued and no longer fit the path, as (prefix, packets)."""
+        return []
+
+    def on_stall(self, duration: float, now: float) -> None:
+        """Take note that this process slept so long. For subclasses."""
+
+    def on_refused(self, size: int, now: float) -> None:
+        """Take note that the kernel refused a datagram of size bytes. For subclasses."""
+
+    def on_packet_too_big(self, mtu: int, quoted: bytes, now: float) -> None:
+        """Take an ICMP message about a datagram that begins with quoted. For subclasses."""
+
+    @property
+    def path_mtu(self) -> PathMtuDiscovery | None:
+        """What is known of the path's MTU; None: it was told, or nothing is known yet."""
+        return None
+
+    @property
+    def size_counts(self) -> SizeCounts | None:
+        """Packets by size; None: they are not counted."""
+        return None
 
     def take_datagrams(self) -> list[Packets]:
         """Return payloads of DATAGRAM frames that came past aioquic, in groups; here all come as its events."""

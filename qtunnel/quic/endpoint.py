@@ -183,6 +183,23 @@ class Endpoint:
         if self._waiting:
             self._begin_waiting(now)
 
+    def on_stall(self, duration: float, now: float) -> None:
+        """Take note that this process slept so long; to be called before what came meanwhile is given to it."""
+        for connection in self._cids:
+            connection.on_stall(duration, now)
+
+    def on_refused(self, transmit: Transmit, now: float) -> None:
+        """Take note that the kernel refused to send this as too large (EMSGSIZE)."""
+        for connection in self._established:
+            if connection.remote == transmit.remote:
+                connection.on_refused(transmit.segment_size or len(transmit.data), now)
+
+    def on_packet_too_big(self, remote: Address, mtu: int, quoted: bytes, now: float) -> None:
+        """Take an ICMP message about a packet to remote whose UDP payload begins with quoted: a hint, no more."""
+        for connection in self._established:
+            if connection.remote == remote:
+                connection.on_packet_too_big(mtu, quoted, now)
+
     def next_event(self) -> tuple[HttpConnection, HttpEvent] | None:
         """Return the oldest event of some connection; a connection's own events keep their order.
 

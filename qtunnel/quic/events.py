@@ -95,6 +95,19 @@ class PacketsReceived:
 
 
 @dataclass(frozen=True, slots=True)
+class PacketSizeChanged:
+    """Packets may, or must, have another size from now on: ask max_packet_size."""
+
+
+@dataclass(frozen=True, slots=True)
+class PacketsReturned:
+    """Inner packets that were queued to be sent when the path became narrower: they no longer fit it."""
+
+    stream_id: int
+    packets: Packets
+
+
+@dataclass(frozen=True, slots=True)
 class DatagramsReceived:
     """HTTP Datagram payloads of a registered stream that do not begin with its prefix."""
 
@@ -130,6 +143,8 @@ HttpEvent = (
     | DataReceived
     | StreamReset
     | PacketsReceived
+    | PacketSizeChanged
+    | PacketsReturned
     | DatagramsReceived
     | GoawayReceived
     | ConnectionClosed

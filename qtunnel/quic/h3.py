@@ -12,17 +12,19 @@ The client creates its HTTP/3 layer only after the certificate was checked, so n
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aioquic.quic import events as quic_events
 
 from qtunnel.burst import Transmit
 from qtunnel.drops import DropCounts
+from qtunnel.pmtud.states import State
 from qtunnel.quic.connection import CID_SIZE, Connection, client_configuration
 from qtunnel.quic.early_datagrams import EarlyDatagrams
-from qtunnel.quic.events import CloseCause, HandshakeCompleted, Headers, HttpEvent
+from qtunnel.quic.events import CloseCause, HandshakeCompleted, Headers, HttpEvent, PacketSizeChanged
 from qtunnel.quic.http_datagrams import HttpDatagrams
 from qtunnel.quic.http_streams import HttpStreams, StreamEvent
+from qtunnel.quic.path_mtu_status import path_mtu_status
 from qtunnel.quic.plane_connection import PlaneConnection
 from qtunnel.quic.stateless_reset import TOKEN_SIZE
 from qtunnel.quic.transmits import Edge, as_transmits, canonical
@@ -124,15 +126,26 @@ class HttpConnection:
             else:
                 self._on_quic_event(event)
             event = self.quic.next_event()
+        self._report_size()
         if not self._is_deaf:
             self._datagrams.deliver_early()
             for group in datagrams:
                 self._datagrams.receive(group, now)
         self._touch()
 
+    def _report_size(self) -> None:
+        """Report another packet size, and what is not sent because of it."""
+        quic = self.quic
+        if quic.size_changed:
+            quic.size_changed = False
+            self._events.append(PacketSizeChanged())
+            self._datagrams.return_packets(quic.take_returned())
+
     def datagrams_to_send(self, now: float) -> list[Transmit]:
         """Return what to send now, in order; equal sizes to one address are joined. Then re-arm the timer."""
         sent = self.quic.batches_to_send(now)
+        if self.quic.size_changed:
+            self._report_size()
         if self.quic.closed is not None:
             self._report_end()
         if not sent:
@@ -151,6 +164,20 @@ class HttpConnection:
         """Do what is due; then send, fetch events and re-arm."""
         self._early.drop_late(now)
         self.quic.handle_timer(now)
+        self.after_receiving(now)
+
+    def on_stall(self, duration: float, now: float) -> None:
+        """Take note that this process slept so long; to be called before what came meanwhile is given to it."""
+        self.quic.on_stall(duration, now)
+
+    def on_refused(self, size: int, now: float) -> None:
+        """Take note that this host's kernel refused a datagram of size bytes as too large (EMSGSIZE)."""
+        self.quic.on_refused(size, now)
+        self.after_receiving(now)
+
+    def on_packet_too_big(self, mtu: int, quoted: bytes, now: float) -> None:
+        """Take an ICMP message about a packet to the peer: IP packets of mtu bytes fit, or so it says."""
+        self.quic.on_packet_too_big(mtu, quoted, now)
         self.after_receiving(now)
 
     def next_event(self) -> HttpEvent | None:
@@ -265,6 +292,23 @@ class HttpConnection:
     def max_packet_size(self, stream_id: int) -> int:
         """Return the bytes of the largest inner packet one DATAGRAM carries now; 0 before that is negotiated."""
         return self._datagrams.max_packet_size(stream_id)
+
+    @property
+    def is_size_settled(self) -> bool:
+        """Whether max_packet_size is not about to grow: it was told, or the search for it has ended."""
+        path_mtu = self.quic.path_mtu
+        return path_mtu is None or path_mtu.state is State.SEARCH_COMPLETE
+
+    def path_mtu_status(self, now: float) -> dict[str, Any]:
+        """Return what `qtunnel status` shows of the path's MTU."""
+        quic = self.quic
+        return path_mtu_status(
+            quic.path_mtu, quic.datagram_size, is_ipv6=":" in self.remote[0], counts=quic.size_counts, now=now
+        )
+
+    def stream_backlog(self, stream_id: int) -> int:
+        """Return how many bytes given to send_data have not left yet."""
+        return self.quic.stream_backlog(stream_id)
 
     def has_room_for_read(self) -> bool:
         """Return whether the queue takes all that one read of the TUN gives; if not, stop reading it."""

@@ -15,9 +15,11 @@ from aioquic.h3.connection import ErrorCode
 from qtunnel.drops import DropCounts, DropReason
 from qtunnel.errors import LocalProtocolError, PeerProtocolError
 from qtunnel.packet_run import PacketRun, Packets
-from qtunnel.quic.events import DatagramsReceived, HttpEvent, PacketsReceived
+from qtunnel.quic.events import DatagramsReceived, HttpEvent, PacketsReceived, PacketsReturned
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from qtunnel.quic.connection import Connection
     from qtunnel.quic.early_datagrams import EarlyDatagrams
     from qtunnel.quic.http_streams import HttpStreams
@@ -137,6 +139,16 @@ class HttpDatagrams:
             known = requests.get(stream_id)
             if known is not None:
                 self._report(known, payloads)
+
+    def return_packets(self, groups: Iterable[tuple[bytes, Packets]]) -> None:
+        """Report packets that were queued behind these prefixes and no longer fit the path."""
+        of = {request.prefix: request.stream_id for request in self._streams.requests.packet_streams()}
+        for prefix, packets in groups:
+            stream_id = of.get(prefix)
+            if stream_id is None:
+                self._drop(DropReason.STREAM_CLOSED, len(packets))
+            else:
+                self._events.append(PacketsReturned(stream_id, packets))
 
     def deliver_early(self) -> None:
         """Report what was kept for streams that are ready by now."""

@@ -20,11 +20,15 @@ from qtunnel.quic.packet_protection import PACKET_NUMBER_SIZE
 from qtunnel.quic.packet_reader import PacketReader
 from qtunnel.quic.packet_writer import PacketWriter
 from qtunnel.quic.path import Path
+from qtunnel.quic.path_mtu import PathMtu
 from qtunnel.quic.transmits import Batch
 from qtunnel.recovery.congestion import make_congestion_control
 from qtunnel.recovery.loss_recovery import LossRecovery
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qtunnel.pmtud.config import PathMtuConfig
     from qtunnel.quic._aioquic_plane import PlaneCore
     from qtunnel.quic.packet_queue import PacketQueue
 
@@ -53,10 +57,13 @@ class PacketPlane:
         cid_size: int,
         update_after: int,
         seed: int = 0,
+        path_mtu: PathMtuConfig | None = None,
+        on_size: Callable[[int, float], None] = lambda size, now: None,
     ) -> None:
         self.core = core
         self.queue = queue
         self.packets_lost = 0
+        self.packets_discarded = 0
         self.keys = KeyPhases(
             secrets.cipher_suite,
             send_secret=secrets.send,
@@ -82,6 +89,9 @@ class PacketPlane:
         self.path.received.take_over(ranges, 0.0)
         self.path.next_number = self.path.first_number = core.next_packet_number
         self.writer = PacketWriter(core, self.keys, self.path, queue)
+        self.path_mtu: PathMtu | None = None
+        if path_mtu is not None:
+            self.path_mtu = PathMtu(self.path, path_mtu, on_size=on_size, on_convicted=self._on_convicted)
 
     # -- receiving
 
@@ -92,6 +102,8 @@ class PacketPlane:
         if result.acked_payloads:
             acknowledge(result.acked_payloads)
         self._lost(result.lost_payloads, result.lost)
+        if self.path_mtu is not None:
+            self.path_mtu.on_ack(result, now)
 
     def _lost(self, payloads: list[Any], count: int) -> None:
         self.packets_lost += count
@@ -115,15 +127,27 @@ class PacketPlane:
         core.next_packet_number = path.next_number
         for data, where in core.write_probing(now):
             batches.append(Batch(data, where))
+        size = self._write_mtu_probes(batches, address, now)
         if core.is_control_waiting:
-            room = max(path.recovery.can_send(), core.datagram_size if self.writer.probes else 0)
-            for control in core.write_control(path.network, now, room=room, size=core.datagram_size):
+            room = max(path.recovery.can_send(), size if self.writer.probes else 0)
+            for control in core.write_control(path.network, now, room=room, size=size):
                 batches.append(Batch(control.data, address))
                 self._note_control(control, now)
         path.next_number = core.next_packet_number
         self.writer.write(batches, address, now)
         core.next_packet_number = path.next_number
         return batches
+
+    def _write_mtu_probes(self, batches: list[Batch], address: Any, now: float) -> int:
+        """Send what path MTU discovery asks; return what no ordinary packet may exceed meanwhile."""
+        path_mtu, path, core = self.path_mtu, self.path, self.core
+        if path_mtu is None:
+            return core.datagram_size
+        if path.network.is_validated:
+            path_mtu.write(batches, address, now, self.writer.write_padded, self.writer.room_for_numbers)
+            core.next_packet_number = path.next_number
+        self.writer.held_above = path_mtu.limit
+        return core.datagram_size if path_mtu.limit is None else min(path_mtu.limit, core.datagram_size)
 
     def _note_control(self, control: ControlPacket, now: float) -> None:
         packet = control.packet
@@ -148,6 +172,14 @@ class PacketPlane:
 
     # -- size and time
 
+    def _on_convicted(self, size: int, now: float) -> list[int]:
+        """Forget every packet larger than size, without a congestion signal; return the numbers of probes."""
+        result = self.path.recovery.discard(larger_than=size)
+        self.path.recovery.pacer.clear_debt(now)
+        self.packets_discarded += result.discarded
+        self._lost(result.payloads, 0)
+        return result.probes
+
     def set_datagram_size(self, size: int) -> None:
         """Follow the path's size."""
         self.path.recovery.set_max_datagram_size(size)
@@ -156,7 +188,9 @@ class PacketPlane:
         """Return when handle_timer or send has something to do, seconds."""
         path = self.path
         times = [path.recovery.get_timer(), path.received.ack_at]
-        if self.queue.packets and path.recovery.can_send() > 0:
+        if self.path_mtu is not None:
+            times.append(self.path_mtu.get_timer())
+        if self.queue.packets and path.recovery.can_send() > 0 and not self.writer.is_held:
             pacer_at = path.recovery.pacer.next_time(self.core.last_now, self.queue.bytes)
             if pacer_at is not None:
                 # Rounding may leave the credit a hair short at that time; a step of its own ends that.
@@ -166,16 +200,26 @@ class PacketPlane:
     def handle_timer(self, now: float) -> None:
         """Declare losses that time tells, and ask for a probe after a probe timeout."""
         recovery = self.path.recovery
+        if self.path_mtu is not None:
+            self.path_mtu.handle_timer(now)
         due = recovery.get_timer()
         if due is None or now < due:
             return
         result = recovery.on_timeout(now)
         self._lost(result.lost_payloads, result.lost)
+        if self.path_mtu is not None:
+            self.path_mtu.on_timeout(result, now)
         if result.send_probe:
             self.writer.probes = PTO_PROBES
             if result.probe_payloads:
                 lose(result.probe_payloads)
                 self.core.is_control_waiting = True
+
+    def on_stall(self, duration: float, now: float) -> None:
+        """Excuse what was not heard for duration seconds up to now; call before what came meanwhile is read."""
+        self.path.recovery.excuse_stall(duration)
+        if self.path_mtu is not None:
+            self.path_mtu.on_stall(now)
 
     def _on_key_update(self) -> None:
         logger.debug("key update %d", self.keys.updates)

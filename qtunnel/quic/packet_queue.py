@@ -185,6 +185,24 @@ class PacketQueue:
             self.drops[DropReason.DATAGRAM_TOO_LARGE] += self.packets - packets
         self._entries, self.packets = kept, packets
 
+    def take_larger_than(self, largest: int) -> list[tuple[bytes, Packets]]:
+        """Take out what does not fit `largest` bytes with its prefix, as (prefix, packets); the rest stays."""
+        kept: deque[_Entry] = deque()
+        taken: list[tuple[bytes, Packets]] = []
+        for entry in self._entries:
+            packets = entry.packets[entry.at :]
+            room = largest - len(entry.prefix)
+            fitting = _fitting(packets, room)
+            if fitting:
+                kept.append(_Entry(entry.queued_at, entry.prefix, fitting))
+            if len(fitting) < len(packets):
+                out: Packets = packets if not fitting else [each for each in packets if len(each) > room]
+                taken.append((entry.prefix, out))
+                self.packets -= len(out)
+                self.bytes -= total_size(out)
+        self._entries = kept
+        return taken
+
     def clear(self, reason: DropReason) -> None:
         """Drop everything for that reason."""
         if self.packets:

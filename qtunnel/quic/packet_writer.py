@@ -39,13 +39,15 @@ class PacketWriter:
     """Of one path, which it numbers and tells what was sent. The largest packet follows core.datagram_size.
 
     probes: packets to send whatever the window says, after a probe timeout. acks_alone: packets with nothing but
-    an ACK since the last that asked for one itself.
+    an ACK since the last that asked for one itself. held_above: bytes that no packet may exceed just now; None for
+    the usual ones.
     """
 
     def __init__(self, core: PlaneCore, keys: KeyPhases, path: Path, queue: PacketQueue) -> None:
         self.acks_sent = 0
         self.probes = 0
         self.acks_alone = 0
+        self.held_above: int | None = None
         self._ack_sent_at = float("-inf")
         self._core = core
         self._keys = keys
@@ -70,7 +72,7 @@ class PacketWriter:
         budget = min(max(budget, self.probes * self._core.datagram_size), self._address_room())
         largest = self.max_frame_payload
         sent = 0
-        while queue.packets and not self._is_number_ambiguous():
+        while queue.packets and not self._is_number_ambiguous() and not self.is_held:
             if 2 * queue.first_size > largest:
                 size = self._write_full(batches, address, budget, now)
             else:
@@ -114,7 +116,8 @@ class PacketWriter:
         """Seal one QUIC packet with as many small packets as wait and fit; return the bytes sent."""
         queue, path = self._queue, self._path
         prefix = queue.prefix
-        room = min(self.max_frame_payload + 1, budget - self._head_size - TAG_SIZE)
+        largest = self._core.datagram_size if self.held_above is None else self.held_above
+        room = min(largest, budget) - self._head_size - TAG_SIZE
         together: list[bytes] = []
         used = 0
         while queue.packets and queue.prefix == prefix:
@@ -202,6 +205,34 @@ class PacketWriter:
     def max_frame_payload(self) -> int:
         """Bytes of the largest DATAGRAM frame payload; the frame is the packet's last, so it has no length."""
         return self._core.datagram_size - (1 + len(self._core.peer_cid) + PACKET_NUMBER_SIZE) - TAG_SIZE - 1
+
+    @property
+    def is_held(self) -> bool:
+        """Whether what waits first is too large to go just now."""
+        queue = self._queue
+        if self.held_above is None or not queue.packets:
+            return False
+        return self._head_size + 1 + len(queue.prefix) + queue.first_size + TAG_SIZE > self.held_above
+
+    @property
+    def room_for_numbers(self) -> int:
+        """How many more packets may leave before two bytes of packet number would be ambiguous."""
+        return MAX_OUTSTANDING - self._distance()
+
+    def write_padded(
+        self, batches: list[Batch], address: Any, size: int, now: float, *, is_mtu_probe: bool
+    ) -> int:
+        """Append PING and PADDING in a packet of exactly size bytes, alone; return its number (RFC 9000 §14.4)."""
+        path = self._path
+        number = path.next_number
+        payload = b"\x01".ljust(size - self._head_size - TAG_SIZE, b"\x00")
+        (sealed,) = self._keys.send.seal([payload], number, self._core.peer_cid, spin=self._core.spin_bit)
+        path.recovery.on_packets_sent(number, 1, size, now, is_mtu_probe=is_mtu_probe)
+        path.next_number += 1
+        path.network.bytes_sent += size
+        self._core.restart_idle_timer(now, sent=True)
+        batches.append(Batch(sealed, address, is_alone=True))
+        return number
 
     def _is_number_ambiguous(self) -> bool:
         return self._distance() >= MAX_OUTSTANDING

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qtunnel.drops import DropCounts, DropReason
 from qtunnel.packet_run import PacketRun, Packets, total_size
+from qtunnel.pmtud.sizes import udp_payload
 from qtunnel.quic.connection import CID_SIZE, Connection
 from qtunnel.quic.events import CloseCause
 from qtunnel.quic.packet_plane import PacketPlane
 from qtunnel.quic.packet_queue import PacketQueue
+from qtunnel.quic.path_mtu import path_mtu_config
 from qtunnel.quic.transmits import Batch
 
 if TYPE_CHECKING:
     from qtunnel.burst import Address
+    from qtunnel.pmtud.discovery import PathMtuDiscovery
     from qtunnel.quic.stats import ConnectionStats
+    from qtunnel.recovery.size_counts import SizeCounts
 
 __all__ = ["PlaneConnection"]
 
@@ -26,11 +30,16 @@ MAX_QUEUE_BYTES: Final = 1024 * 1024
 
 
 class PlaneConnection(Connection):
-    """As Connection, with bursts underneath. plane: None until the handshake is confirmed."""
+    """As Connection, with bursts underneath. plane: None until the handshake is confirmed.
+
+    size_changed: packets have had another size since whoever wants to know set it back.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.plane: PacketPlane | None = None
+        self.size_changed = False
+        self._returned: list[tuple[bytes, Packets]] = []
         self._packets = PacketQueue(
             DropCounts(),
             max_packets=self._settings.queue_packets,
@@ -108,6 +117,11 @@ class PlaneConnection(Connection):
         secrets = self.one_rtt_secrets()
         if secrets is None:
             return
+        path_mtu = None
+        if self._settings.path_mtu is not None:
+            is_ipv6 = ":" in self.peer_addresses[0][0]
+            path_mtu = path_mtu_config(self._settings.path_mtu, is_ipv6=is_ipv6, peer_limit=self._peer_udp_payload)
+            self.datagram_size = path_mtu.base
         self.plane = PacketPlane(
             self,
             secrets,
@@ -116,7 +130,58 @@ class PlaneConnection(Connection):
             cid_size=CID_SIZE,
             update_after=self._settings.key_update_after,
             seed=int.from_bytes(self._settings.random_bytes(4)),
+            path_mtu=path_mtu,
+            on_size=self._on_path_size,
         )
+        if self.plane.path_mtu is not None:
+            self.plane.path_mtu.confirm(self.last_now)
+
+    def _on_path_size(self, size: int, now: float) -> None:
+        """Follow the path: what waits and no longer fits goes back to where it came from."""
+        del now
+        if self.plane is None:
+            return
+        self.datagram_size = size
+        self.plane.set_datagram_size(size)
+        self._returned += self._packets.take_larger_than(self.max_datagram_payload)
+        self.size_changed = True
+
+    def on_packet_too_big(self, mtu: int, quoted: bytes, now: float) -> None:
+        """Take an ICMP message about a datagram that begins with quoted, if it is ours (RFC 9000 §14.2.1)."""
+        plane = self.plane
+        if plane is None or self.is_ending or plane.path_mtu is None:
+            return
+        size = udp_payload(mtu, 6 if ":" in self.peer_addresses[0][0] else 4)
+        cid = self.peer_cid
+        is_ours = quoted[1 : 1 + len(cid)] == cid and len(quoted) > len(cid)
+        plane.path_mtu.on_ptb(size if is_ours else 0, now)
+
+    @property
+    def path_mtu(self) -> PathMtuDiscovery | None:
+        """What is known of the path's MTU; None: it was told, or nothing is known yet."""
+        if self.plane is None or self.plane.path_mtu is None:
+            return None
+        return self.plane.path_mtu.discovery
+
+    @property
+    def size_counts(self) -> SizeCounts | None:
+        """Packets by size; None: not yet."""
+        return None if self.plane is None else self.plane.path.recovery.size_counts
+
+    def take_returned(self) -> list[tuple[bytes, Packets]]:
+        """Return packets that were queued and no longer fit the path, as (prefix, packets), each once."""
+        returned, self._returned = self._returned, []
+        return returned
+
+    def on_stall(self, duration: float, now: float) -> None:
+        """Take note that this process slept: what it did not hear meanwhile is not the path's fault."""
+        if self.plane is not None and not self.is_ending:
+            self.plane.on_stall(duration, now)
+
+    def on_refused(self, size: int, now: float) -> None:
+        """Take note that this host's kernel refused a datagram of size bytes (EMSGSIZE)."""
+        if self.plane is not None and not self.is_ending and self.plane.path_mtu is not None:
+            self.plane.path_mtu.on_refused(size, now)
 
     # -- bytes out
 
@@ -166,6 +231,8 @@ class PlaneConnection(Connection):
 
     def set_max_udp_payload(self, size: int) -> None:
         """Take another size of the path, bytes; packets in the queue that no longer fit are dropped, counted."""
+        if self._settings.path_mtu is not None:
+            return  # it is found by probing
         super().set_max_udp_payload(size)
         if self.plane is not None:
             self.plane.set_datagram_size(self.datagram_size)
@@ -225,3 +292,5 @@ class PlaneConnection(Connection):
         """Drop what waits to be sent."""
         super().on_closed()
         self._packets.clear(DropReason.NO_SESSION)
+        for _, packets in self.take_returned():
+            self._packets.drops[DropReason.NO_SESSION] += len(packets)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from qtunnel.errors import ConfigError
+from qtunnel.pmtud.config import PMTU_RAISE_TIMER
 
 __all__ = [
     "ALPN",
@@ -17,6 +18,7 @@ __all__ = [
     "ConnectionSettings",
     "EndpointSettings",
     "LineSink",
+    "PathMtuSettings",
     "RandomBytes",
     "TransportSettings",
 ]
@@ -33,13 +35,32 @@ LineSink = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PathMtuSettings:
+    """How the size of packets is found. All sizes are link MTUs: bytes of IP packets.
+
+    interface_mtu: of the local interface. The rest as in pmtud.config.PathMtuConfig.
+    """
+
+    interface_mtu: int = 1500
+    ceiling: int | None = None
+    floor: int | None = None
+    remembered: int | None = None
+    search: Literal["parallel", "sequential"] = "parallel"
+    black_hole: Literal["confirm", "off", "loss_count"] = "confirm"
+    raise_interval: float = PMTU_RAISE_TIMER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransportSettings:
     """What both roles share."""
 
     random_bytes: RandomBytes = field(repr=False)
     alpn: tuple[str, ...] = ALPN
     max_udp_payload: int = MIN_UDP_PAYLOAD
-    """The UDP payload the path is told to carry. Also advertised as max_udp_payload_size (RFC 9000 §18.2)."""
+    """The UDP payload the path is told to carry, or with path_mtu what the interface takes at most. Also
+    advertised as max_udp_payload_size (RFC 9000 §18.2)."""
+    path_mtu: PathMtuSettings | None = None
+    """Find the path's MTU by probing, once the handshake is confirmed; None: max_udp_payload is told."""
     idle_timeout: float = 30.0
     keep_alive: float | None = 10.0
     """PING after this long without a packet from the peer; None: never."""

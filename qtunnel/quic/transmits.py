@@ -22,11 +22,15 @@ MAX_BYTES: Final = 65500
 
 @dataclass(slots=True)
 class Batch:
-    """One datagram, or several of segment_size bytes back to back (the last may be shorter), to one address."""
+    """One datagram, or several of segment_size bytes back to back (the last may be shorter), to one address.
+
+    is_alone: never to be joined with others, as a path MTU probe must not be lost or refused with them.
+    """
 
     data: bytes
     address: Address
     segment_size: int | None = None
+    is_alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +96,14 @@ def as_transmits(batches: Iterable[Batch], edges: Mapping[Address, Edge], *, joi
     transmits: list[Transmit] = []
     run: _Run | None = None
     for batch in batches:
-        if batch.segment_size is None and run is not None and join and run.takes(batch.data, batch.address):
+        is_joinable = batch.segment_size is None and join and not batch.is_alone
+        if is_joinable and run is not None and run.takes(batch.data, batch.address):
             run.add(batch.data)
             continue
         if run is not None:
             transmits.append(run.transmit(edges.get(run.address) or Edge(run.address)))
             run = None
-        if batch.segment_size is None:
+        if is_joinable:
             run = _Run(batch.data, batch.address)
         else:
             edge = edges.get(batch.address) or Edge(batch.address)

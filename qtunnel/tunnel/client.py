@@ -29,7 +29,9 @@ from qtunnel.quic.events import (
     HandshakeCompleted,
     HeadersReceived,
     HttpEvent,
+    PacketSizeChanged,
     PacketsReceived,
+    PacketsReturned,
     SettingsReceived,
     StreamReset,
 )
@@ -148,6 +150,21 @@ class ClientTunnel:
                 self._fail(CloseReason.NO_ANSWER, "the server did not answer the request in time", now)
         self._advance(now)
 
+    def on_stall(self, duration: float, now: float) -> None:
+        """Take note that this process slept so long; to be called before what came meanwhile is given to it."""
+        self._connection.on_stall(duration, now)
+
+    def on_refused(self, transmit: Transmit, now: float) -> None:
+        """Take note that the kernel refused to send this as too large (EMSGSIZE)."""
+        self._connection.on_refused(transmit.segment_size or len(transmit.data), now)
+        self._advance(now)
+
+    def on_packet_too_big(self, remote: Address, mtu: int, quoted: bytes, now: float) -> None:
+        """Take an ICMP message about a packet to remote whose UDP payload begins with quoted: a hint, no more."""
+        del remote
+        self._connection.on_packet_too_big(mtu, quoted, now)
+        self._advance(now)
+
     def allow_request(self, now: float) -> None:
         """Go on after hold_request: this address of the server won."""
         self._hold_request = False
@@ -214,6 +231,7 @@ class ClientTunnel:
         """Return what `qtunnel status` shows of this connection."""
         self._collect_drops()
         quic = self._connection.stats()
+        path = self._connection.path_mtu_status(now)
         refusal = None if self.session is None else self.session.ipv6_refusal
         return {
             "state": self.state.value,
@@ -223,6 +241,8 @@ class ClientTunnel:
             "peer_routes": [str(route) for route in self.routes],
             "inner_mtu": self.inner_mtu,
             "ipv6": refusal or ("ok" if any(each.version == 6 for each in self.addresses) else "not assigned"),
+            "path_mtu": path["mtu"],
+            "path": path,
             "rtt_ms": round(quic.smoothed_rtt * 1000, 2),
             **self.stats.as_dict(),
         }
@@ -246,6 +266,7 @@ class ClientTunnel:
                 self._fail(CloseReason.NO_ADDRESS, f"nothing can be carried: {session.refusal}", now)
                 return
         session.advance(now)
+        self._take_replies(session)
         self._events += session.events
         session.events.clear()
         if self.state is ClientState.UP and not session.addresses:
@@ -260,6 +281,8 @@ class ClientTunnel:
                 self._receive_packets(event, now)
             case DatagramsReceived():
                 self._receive_datagrams(event, now)
+            case PacketSizeChanged() | PacketsReturned():
+                self._follow_size(event, now)
             case HandshakeCompleted():
                 self._enter(ClientState.WAITING_FOR_SETTINGS)
                 self._give_up_at = now + REQUEST_TIMEOUT
@@ -342,6 +365,21 @@ class ClientTunnel:
             self.stats.drops[DropReason.NO_SESSION] += len(event.packets)
         else:
             self._to_tun += self.session.stream.receive(event.packets, now)
+
+    def _follow_size(self, event: PacketSizeChanged | PacketsReturned, now: float) -> None:
+        if self.session is None:
+            return
+        if isinstance(event, PacketsReturned):
+            self.session.stream.resend(event.packets, now)
+        else:
+            self.session.advance(now)
+        self._take_replies(self.session)
+
+    def _take_replies(self, session: ClientSession) -> None:
+        replies = session.stream.replies
+        if replies:
+            session.stream.replies = []
+            self._to_tun.append(replies)
 
     def _receive_datagrams(self, event: DatagramsReceived, now: float) -> None:
         if self.session is None:

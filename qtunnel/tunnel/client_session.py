@@ -22,7 +22,7 @@ from qtunnel.masque.events import (
 from qtunnel.masque.session import Session
 from qtunnel.quic.h3 import HttpConnection
 from qtunnel.tunnel.events import AddressesChanged, InnerMtuChanged, Ipv6Refused, RoutesChanged, TunnelEvent
-from qtunnel.tunnel.ip_stream import MIN_IPV6_MTU, IpStream, too_small_for_ipv6
+from qtunnel.tunnel.ip_stream import IpStream
 from qtunnel.tunnel.ipv6_check import ALL_NODES, Ipv6Check
 from qtunnel.tunnel.ranges import as_prefixes, as_ranges
 from qtunnel.tunnel.stats import TrafficStats
@@ -110,19 +110,15 @@ class ClientSession:
     @property
     def refusal(self) -> str | None:
         """Why the tunnel cannot come up, as the server refuses every family we want; None while it may."""
-        confirmed = self._connection.handshake_confirmed  # sizes are known from here on
+        confirmed = self._connection.handshake_confirmed
         if self.addresses or not confirmed or not self._wanted() <= self._refused_families:
             return None
-        mtu = self._connection.max_packet_size(self.stream.stream_id)
-        if mtu < MIN_IPV6_MTU and self._wanted() == {6}:
-            return too_small_for_ipv6(mtu)
         return "the server assigned no address"
 
     def come_up(self, now: float) -> None:
         """Begin to carry packets. No address left after this: ipv6_refusal says why."""
-        self.stream.update_mtu()
+        self.stream.update_mtu(now)
         self._settle_at = None
-        self._refuse_ipv6_if_too_small(now)
         self.is_up = True
         self._start_ipv6_check(now)
 
@@ -130,11 +126,11 @@ class ClientSession:
         """Follow the packet size, and run the check of RFC 9484 §7.2. Due at get_timer()."""
         if not self.is_up:
             return
-        if (change := self.stream.update_mtu()) is not None:
+        if (change := self.stream.update_mtu(now)) is not None:
             self.events.append(InnerMtuChanged(time=now, old=change[0], new=change[1]))
-            self._refuse_ipv6_if_too_small(now)
+        self._start_ipv6_check(now)
         if self.stream.run_ipv6_check(now):
-            self._refuse_ipv6("the server did not answer an IPv6 echo of 1280 bytes", now)
+            self._refuse_ipv6(f"the server {self.stream.unanswered_ipv6}", now)
 
     def get_timer(self) -> float | None:
         """Return when advance, or before the tunnel is up is_settled, is due."""
@@ -197,14 +193,11 @@ class ClientSession:
 
     # IPv6
 
-    def _refuse_ipv6_if_too_small(self, now: float) -> None:
-        # Also without an address: the server, which knows as much, may have been first to withdraw it.
-        if self.stream.mtu < MIN_IPV6_MTU and (self._config.want_ipv6 or self._address6() is not None):
-            self._refuse_ipv6(too_small_for_ipv6(self.stream.mtu), now)
-
     def _start_ipv6_check(self, now: float) -> None:
+        if not self.is_up or self.stream.ipv6_check is not None or not self._connection.is_size_settled:
+            return
         source = self._address6()
-        if self.is_up and source is not None and self.stream.ipv6_check is None:
+        if source is not None:
             # The server's address inside is not known, hence all nodes on the link (RFC 9484 §7.2).
             self.stream.ipv6_check = Ipv6Check(
                 source=source, destinations=(ALL_NODES,), identifier=self._check_identifier, now=now

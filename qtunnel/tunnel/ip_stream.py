@@ -8,14 +8,20 @@ from qtunnel.drops import DropReason
 from qtunnel.ip.forward import Forwarder, HopLimit, IcmpErrors
 from qtunnel.ip.policy import Policy
 from qtunnel.masque.session import Session
-from qtunnel.packet_run import Packets
+from qtunnel.packet_run import PacketRun, Packets
 from qtunnel.quic.h3 import HttpConnection
 from qtunnel.tunnel.ipv6_check import CheckResult, Ipv6Check
 from qtunnel.tunnel.stats import TrafficStats
 
-__all__ = ["MIN_IPV6_MTU", "IpStream", "too_small_for_ipv6"]
+__all__ = ["MIN_IPV6_MTU", "IpStream"]
 
 MIN_IPV6_MTU: Final = 1280
+SMALL_PACKET: Final = 1100
+"""Bytes up to which a packet fits every path that QUIC can use."""
+MAX_FLOWS: Final = 64
+"""Flows that are told at once when the path becomes narrower."""
+MAX_CAPSULE_BACKLOG: Final = 64 * 1024
+"""Bytes of packets in capsules that wait; what comes then is dropped, and counted."""
 UNSENT: Final = frozenset(
     {
         DropReason.DATAGRAM_TOO_LARGE,
@@ -34,6 +40,9 @@ class IpStream:
     icmp: who speaks when a packet is refused. ingress must refuse this host's own addresses as a source, since
     accept_local makes the kernel believe them (docs/design/0004-too-big.md). Echoes to ff02::1 are answered by
     the ingress itself (RFC 9484 §7.2), so that it also holds without a TUN. ended: the peer closed the stream.
+
+    While the path carries less than 1280 bytes inside, IPv6 packets travel in DATAGRAM capsules (RFC 9297 §3.5),
+    as over a link that fragments (RFC 8200 §5). replies: ICMP errors for where packets came from, to be taken.
     """
 
     def __init__(
@@ -54,6 +63,8 @@ class IpStream:
         self.mtu = 0
         self.ended = False
         self.ipv6_check: Ipv6Check | None = None
+        self.replies: list[bytes] = []
+        self._flows: dict[bytes, bytes] = {}
         self._icmp = icmp
         self._egress = Forwarder(policy=egress, icmp=icmp, mtu=self.mtu)
         self._ingress = Forwarder(policy=ingress, icmp=icmp)
@@ -63,14 +74,31 @@ class IpStream:
         self._egress.policy = egress
         self._ingress.policy = ingress
 
-    def update_mtu(self) -> tuple[int, int] | None:
-        """Take over the connection's present packet size; return (old, new) if it changed."""
+    def update_mtu(self, now: float) -> tuple[int, int] | None:
+        """Take over the connection's present packet size; return (old, new) if it changed.
+
+        When it fell, every flow whose last large packet no longer fits is told, into replies: what was on its way
+        is lost, and its sender would otherwise wait for a timeout.
+        """
         new = self.connection.max_packet_size(self.stream_id)
         if new == self.mtu:
             return None
         old, self.mtu = self.mtu, new
         self._egress.mtu = new
+        if new < old:
+            for key, packet in list(self._flows.items()):
+                if len(packet) > (new if packet[0] >> 4 == 4 else max(new, MIN_IPV6_MTU)):
+                    del self._flows[key]
+                    reply = self._icmp.too_big(packet, new, now)
+                    if reply is not None:
+                        self.replies.append(reply)
+                        self.stats.icmp_sent += 1
         return old, new
+
+    def resend(self, packets: Packets, now: float) -> None:
+        """Take packets that came back unsent, as the path became narrower: fragment them, or tell their sender."""
+        self.stats.take_back(packets)
+        self.replies += self.send(packets, now)
 
     def send(self, packets: Packets, now: float, *, routed_here: bool = False) -> list[bytes]:
         """Send inner packets to the peer; return ICMP errors for where the packets came from.
@@ -83,6 +111,7 @@ class IpStream:
         if forwarded.drops:
             self.stats.drops.update(forwarded.drops)
         for group in forwarded.groups:
+            self._remember(group)
             self._queue(group, now)
         self.stats.icmp_sent += len(forwarded.replies)
         return forwarded.replies
@@ -136,10 +165,45 @@ class IpStream:
         """Return when run_ipv6_check is due."""
         return None if self.ipv6_check is None else self.ipv6_check.get_timer()
 
+    def _remember(self, packets: Packets) -> None:
+        """Keep the newest large packet of each flow, of a run the first."""
+        flows = self._flows
+        if isinstance(packets, PacketRun) and packets.is_flow:
+            packets = packets[:1]
+        for packet in packets:
+            if len(packet) > SMALL_PACKET:
+                key = packet[12:24] if packet[0] >> 4 == 4 else packet[8:44]
+                flows.pop(key, None)
+                flows[key] = packet
+                if len(flows) > MAX_FLOWS:
+                    del flows[next(iter(flows))]
+
     def _queue(self, packets: Packets, now: float) -> None:
+        if self.mtu < MIN_IPV6_MTU:
+            packets = self._send_ipv6_in_capsules(packets)
+            if not packets:
+                return
         self.stats.count_out(packets)
         self.connection.send_packets(self.stream_id, packets, now)
         self.collect_drops()
+
+    def _send_ipv6_in_capsules(self, packets: Packets) -> Packets:
+        """Send the IPv6 packets of a burst in capsules; return the others."""
+        others = [packet for packet in packets if packet[0] >> 4 != 6]
+        if len(others) == len(packets):
+            return packets
+        backlog = self.connection.stream_backlog(self.stream_id)
+        for packet in packets:
+            if packet[0] >> 4 != 6:
+                continue
+            if backlog > MAX_CAPSULE_BACKLOG or self.ended:
+                self.stats.drops[DropReason.STREAM_CLOSED if self.ended else DropReason.QUEUE_FULL] += 1
+                continue
+            backlog += len(packet)
+            self.session.send_packet_capsule(packet)
+            self.stats.count_out([packet])
+        self.send_capsules()
+        return others
 
     def collect_drops(self) -> None:
         """Take over what the connection has dropped since, also packets that waited in its queue in vain.
@@ -152,7 +216,8 @@ class IpStream:
             self.stats.packets_out -= sum(count for reason, count in drops.items() if reason in UNSENT)
             drops.clear()
 
-
-def too_small_for_ipv6(mtu: int) -> str:
-    """Return why IPv6 is refused when the tunnel carries packets of mtu bytes."""
-    return f"the path carries packets of {mtu} bytes inside and IPv6 needs {MIN_IPV6_MTU} (RFC 8200 §5)"
+    @property
+    def unanswered_ipv6(self) -> str:
+        """What to say of a peer that has not answered the echo."""
+        how = "" if self.mtu >= MIN_IPV6_MTU else f", sent in capsules as the path carries {self.mtu} bytes inside"
+        return f"did not answer an IPv6 echo of {MIN_IPV6_MTU} bytes{how}"

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from ipaddress import ip_network
 from typing import Any, Final
 
-from qtunnel.burst import Burst, Received, Transmit, address_text
+from qtunnel.burst import Address, Burst, Received, Transmit, address_text
 from qtunnel.config import IPAddress, IPNetwork, ServerConfig, User
 from qtunnel.drops import DropCounts, DropReason
 from qtunnel.errors import LocalProtocolError, PeerProtocolError
@@ -23,7 +23,9 @@ from qtunnel.quic.events import (
     DataReceived,
     HeadersReceived,
     HttpEvent,
+    PacketSizeChanged,
     PacketsReceived,
+    PacketsReturned,
     StreamReset,
 )
 from qtunnel.quic.h3 import HttpConnection
@@ -66,6 +68,7 @@ class ServerTunnel:
         self._own_addresses: Collection[IPAddress] = own_addresses
         self._endpoint = Endpoint(settings)
         self._udp_payload = settings.max_udp_payload
+        self._finds_path_mtu = settings.path_mtu is not None
         self._admission = Admission(config, self.pool, users)
         self._sessions: dict[str, ServerSession] = {}
         self._by_connection: dict[HttpConnection, ServerSession] = {}
@@ -127,6 +130,20 @@ class ServerTunnel:
         self._advance(now)
         for session in list(self._timed):
             self._run_check(session, now)
+
+    def on_stall(self, duration: float, now: float) -> None:
+        """Take note that this process slept so long; to be called before what came meanwhile is given to it."""
+        self._endpoint.on_stall(duration, now)
+
+    def on_refused(self, transmit: Transmit, now: float) -> None:
+        """Take note that the kernel refused to send this as too large (EMSGSIZE)."""
+        self._endpoint.on_refused(transmit, now)
+        self._advance(now)
+
+    def on_packet_too_big(self, remote: Address, mtu: int, quoted: bytes, now: float) -> None:
+        """Take an ICMP message about a packet to remote whose UDP payload begins with quoted: a hint, no more."""
+        self._endpoint.on_packet_too_big(remote, mtu, quoted, now)
+        self._advance(now)
 
     def set_users(self, users: Iterable[User], now: float) -> None:
         """Replace the users. A user who is gone, or has a new token, loses the live session at once."""
@@ -224,25 +241,39 @@ class ServerTunnel:
     def _handle_event(self, connection: HttpConnection, event: HttpEvent, now: float) -> None:
         session = self._by_connection.get(connection)
         match event:
-            case PacketsReceived():
-                if session is None or event.stream_id != session.stream.stream_id:
-                    self.stats.drops[DropReason.NO_SESSION] += len(event.packets)
-                else:
-                    self._dispatch(session, session.stream.receive(event.packets, now), now)
-            case DatagramsReceived():
+            case PacketsReceived() | PacketsReturned() | DatagramsReceived() | StreamReset():
                 if session is not None and event.stream_id == session.stream.stream_id:
-                    self._dispatch(session, session.stream.receive_datagrams(event.payloads, now), now)
+                    self._handle_session_event(session, event, now)
+                elif isinstance(event, PacketsReceived | PacketsReturned):
+                    self.stats.drops[DropReason.NO_SESSION] += len(event.packets)
+            case PacketSizeChanged():
+                if session is not None:
+                    self._run_check(session, now)
             case HeadersReceived():
                 self._receive_request(connection, event, now)
             case DataReceived():
                 self._receive_data(connection, session, event, now)
-            case StreamReset():
-                if session is not None and event.stream_id == session.stream.stream_id:
-                    self._end(session, CloseReason.PEER, now, error_code=H3_NO_ERROR)
             case ConnectionClosed():
                 self._connection_closed(connection, session, event, now)
             case _:
                 pass
+
+    def _handle_session_event(
+        self,
+        session: ServerSession,
+        event: PacketsReceived | PacketsReturned | DatagramsReceived | StreamReset,
+        now: float,
+    ) -> None:
+        match event:
+            case PacketsReceived():
+                self._dispatch(session, session.stream.receive(event.packets, now), now)
+            case PacketsReturned():
+                session.stream.resend(event.packets, now)
+                self._take_replies(session)
+            case DatagramsReceived():
+                self._dispatch(session, session.stream.receive_datagrams(event.payloads, now), now)
+            case StreamReset():
+                self._end(session, CloseReason.PEER, now, error_code=H3_NO_ERROR)
 
     def _receive_request(self, connection: HttpConnection, event: HeadersReceived, now: float) -> None:
         is_pending = any(each is connection for each, _, _ in self._pending_names.values())
@@ -280,7 +311,7 @@ class ServerTunnel:
             self._closing[connection] = (now + LINGER, H3_REQUEST_REJECTED, text)
 
     def _admit(self, connection: HttpConnection, stream_id: int, admitted: Admitted, now: float) -> None:
-        if ":" in connection.remote[0]:
+        if ":" in connection.remote[0] and not self._finds_path_mtu:
             # The settings are for IPv4; an IPv6 header is 20 bytes longer.
             connection.set_max_udp_payload(self._udp_payload - 20)
         session = ServerSession(
@@ -404,8 +435,17 @@ class ServerTunnel:
     def _run_check(self, session: ServerSession, now: float) -> None:
         session.advance(now)
         self._collect(session)
+        self._take_replies(session)
         if session.stream.get_timer() is None:
             self._timed.discard(session)
+        else:
+            self._timed.add(session)
+
+    def _take_replies(self, session: ServerSession) -> None:
+        replies = session.stream.replies
+        if replies:
+            session.stream.replies = []
+            self._to_tun.append(replies)
 
     def _end(self, session: ServerSession, reason: CloseReason, now: float, *, error_code: int) -> None:
         session.connection.close(error_code=error_code, reason=reason.value)

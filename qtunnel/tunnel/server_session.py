@@ -28,7 +28,7 @@ from qtunnel.packet_run import PacketRun, Packets
 from qtunnel.quic.h3 import HttpConnection
 from qtunnel.tunnel.admission import Admitted
 from qtunnel.tunnel.events import InnerMtuChanged, Ipv6Refused, PrefixesChanged, SessionOpened, TunnelEvent
-from qtunnel.tunnel.ip_stream import MIN_IPV6_MTU, IpStream, too_small_for_ipv6
+from qtunnel.tunnel.ip_stream import IpStream
 from qtunnel.tunnel.ipv6_check import ALL_NODES, Ipv6Check
 from qtunnel.tunnel.ranges import as_ip_ranges, as_prefixes, as_ranges, contains
 
@@ -118,18 +118,16 @@ class ServerSession:
 
     def advance(self, now: float) -> None:
         """Follow the packet size, and run the check of RFC 9484 §7.2. Due at stream.get_timer()."""
-        change = self.stream.update_mtu()
+        change = self.stream.update_mtu(now)
         if change is not None:
             self.events.append(InnerMtuChanged(time=now, old=change[0], new=change[1], user=self.user.name))
         if not self.connection.handshake_confirmed:
             return
-        if not self._confirmed:
+        if not self._confirmed and self.connection.is_size_settled:
             self._confirmed = True
             self._start_check(now)
-        elif change is not None and self.stream.mtu < MIN_IPV6_MTU:
-            self._refuse_too_small(now)
         if self.stream.run_ipv6_check(now):
-            self._refuse_ipv6("the client did not answer an IPv6 echo of 1280 bytes", now)
+            self._refuse_ipv6(f"the client {self.stream.unanswered_ipv6}", now)
 
     def set_user(self, user: User, now: float) -> None:
         """Take over a changed user: its permitted prefixes."""
@@ -157,6 +155,7 @@ class ServerSession:
         """Return what `qtunnel status` shows of this session."""
         self.stream.collect_drops()
         quic = self.connection.stats()
+        path = self.connection.path_mtu_status(now)
         return {
             "user": self.user.name,
             "remote": address_text(self.connection.remote),
@@ -165,6 +164,8 @@ class ServerSession:
             "since_s": round(now - self.since, 1),
             "inner_mtu": self.stream.mtu,
             "ipv6": self.ipv6_refusal or ("ok" if any(a.version == 6 for a in self.addresses) else "no pool"),
+            "path_mtu": path["mtu"],
+            "path": path,
             "rtt_ms": round(quic.smoothed_rtt * 1000, 2),
             **self.stream.stats.as_dict(),
         }
@@ -233,9 +234,6 @@ class ServerSession:
     # IPv6
 
     def _start_check(self, now: float) -> None:
-        if self.stream.mtu < MIN_IPV6_MTU:
-            self._refuse_too_small(now)
-            return
         own = self.config.pool6
         destination = next((address for address in self.addresses if address.version == 6), None)
         if own is None or destination is None or destination.version != 6:
@@ -246,9 +244,6 @@ class ServerSession:
             identifier=self.stream.stream_id & 0xFFFF ^ 0x5151,
             now=now,
         )
-
-    def _refuse_too_small(self, now: float) -> None:
-        self._refuse_ipv6(too_small_for_ipv6(self.stream.mtu), now)
 
     def _refuse_ipv6(self, reason: str, now: float) -> None:
         """Withdraw the IPv6 address and routes by new complete lists; IPv4 goes on."""

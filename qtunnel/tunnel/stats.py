@@ -33,6 +33,11 @@ class TrafficStats:
         self.packets_out += len(packets)
         self.bytes_out += total_size(packets)
 
+    def take_back(self, packets: Packets) -> None:
+        """Take back packets counted as sent: they were returned unsent."""
+        self.packets_out -= len(packets)
+        self.bytes_out -= total_size(packets)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the counters for status output; only drops that happened."""
         return {

@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from qtunnel.config import ClientConfig, HostConfig, LabConfig, QuicConfig, ServerConfig, SocketBuffer, User
+from qtunnel.config import (
+    BlackHoles,
+    ClientConfig,
+    HostConfig,
+    LabConfig,
+    QuicConfig,
+    ServerConfig,
+    SocketBuffer,
+    User,
+)
 from qtunnel.errors import ConfigError
 
 DIGEST = "0123456789abcdef" * 4
@@ -28,6 +37,7 @@ def server(**settings: Any) -> ServerConfig:
 def test_every_cure_is_on_until_it_is_switched_off() -> None:
     assert client().lab.switched_off() == server().lab.switched_off() == []
     assert client().lab.receive_buffer(4096) == 4096
+    assert LabConfig(black_holes=BlackHoles.OFF).switched_off() == ["black_holes=off"]
     without = LabConfig(rcvbuf=SocketBuffer.DEFAULT)
     assert without.receive_buffer(4096) is None
     assert without.switched_off() == ["rcvbuf=default"]
@@ -142,6 +152,9 @@ def test_server_setting_that_cannot_be_used_is_named(settings: dict[str, Any], f
     [
         ({"path_mtu": 1227}, "path_mtu"),
         ({"path_mtu": 65536}, "path_mtu"),
+        ({"min_path_mtu": 1000}, "min_path_mtu"),
+        ({"max_path_mtu": 70000}, "max_path_mtu"),
+        ({"min_path_mtu": 1500, "max_path_mtu": 1400}, "min_path_mtu"),
         ({"idle_timeout": 0.5}, "idle_timeout"),
         ({"idle_timeout": 601.0}, "idle_timeout"),
         ({"keep_alive": 0.1}, "keep_alive"),

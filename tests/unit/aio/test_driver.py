@@ -29,6 +29,9 @@ class FakeCore:
         self.outgoing: list[Transmit] = []
         self.packets: list[list[bytes]] = []
         self.has_room = True
+        self.refused: list[int] = []
+        self.stalls: list[float] = []
+        self.too_big: list[tuple[int, bytes]] = []
 
     def receive_from_tun(self, burst: Burst) -> None:
         self.bursts.append(burst.packets)
@@ -58,6 +61,19 @@ class FakeCore:
 
     def next_event(self) -> Any:
         return None
+
+    def on_stall(self, duration: float, now: float) -> None:
+        del now
+        self.order.append("stall")
+        self.stalls.append(duration)
+
+    def on_packet_too_big(self, remote: Address, mtu: int, quoted: bytes, now: float) -> None:
+        del remote, now
+        self.too_big.append((mtu, quoted))
+
+    def on_refused(self, transmit: Transmit, now: float) -> None:
+        del now
+        self.refused.append(len(transmit.data))
 
     def has_room_for_read(self) -> bool:
         return self.has_room
@@ -266,6 +282,7 @@ async def test_what_the_kernel_refuses_is_counted_by_reason(
     bench.core.outgoing = [Transmit(b"x", REMOTE)]
     bench.driver.start()
     assert bench.driver.drops == {reason: 1}
+    assert bench.core.refused == ([1] if result is SendResult.TOO_BIG else [])
 
 
 async def test_packets_the_tun_refuses_are_counted(bench: Bench) -> None:
@@ -287,7 +304,8 @@ async def test_after_a_stall_what_has_arrived_is_heard_before_time_judges(bench:
     bench.udp.theirs.send(b"arrived meanwhile")
     bench.driver._arm(bench.core.timer)
     bench.driver._timer_due()
-    assert bench.core.order == ["udp", "timer"]
+    assert bench.core.order == ["stall", "udp", "timer"]
+    assert bench.core.stalls == [pytest.approx(1.0, abs=0.5)]
     assert bench.driver.late_wake_ups == 1
     assert bench.driver.longest_stall >= 1.0
 

@@ -75,6 +75,9 @@ log_file = "/tmp/log"
 SHARED_TOML = """
 [quic]
 path_mtu = 1400
+min_path_mtu = 1300
+max_path_mtu = 1450
+path_mtu_search = "sequential"
 idle_timeout = 20.0
 keep_alive = 5
 congestion_control = "reno"

@@ -79,7 +79,8 @@ def test_every_bad_setting_is_reported_in_one_go() -> None:
         "f.toml: quic.path_mtu: 100 is outside 1228 to 65535 (QUIC needs 1228 bytes on IPv4, 1248 on IPv6)",
         "f.toml: there is no setting 'first_usr'; did you mean first_user?",
         "f.toml: there is no setting 'foo' in [quic]; known: congestion_control, gro, gso, idle_timeout, "
-        "keep_alive, path_mtu, qlog_dir, receive_buffer, secrets_log_file, send_buffer",
+        "keep_alive, max_path_mtu, min_path_mtu, path_mtu, path_mtu_search, qlog_dir, receive_buffer, "
+        "secrets_log_file, send_buffer",
     ]
 
 
