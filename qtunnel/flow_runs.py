@@ -6,13 +6,14 @@ common is found once, for all who ask.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qtunnel.flow_headers import PSH, Layout, flow_layout, flow_reach
+from qtunnel.flow_headers import ACK, PSH, Layout, flow_layout, flow_reach
 from qtunnel.packet_run import PacketRun, Packets
 
 __all__ = ["LEAST_FLOW", "flow_runs"]
@@ -36,14 +37,16 @@ def flow_runs(run: PacketRun, *, least: int = LEAST_FLOW) -> list[Packets]:
     found: list[Packets] = []
     rest: list[bytes] = []
     at, last_start = 0, run.rows - least
+    successions: dict[tuple[Layout, bool], _Successions] = {}
     while at <= last_start:
-        layout = flow_layout(run[at])
-        count = 1 if layout is None else _length(run, at, layout)
+        count = _length(run, at, successions)
         if count >= least:
             if rest:
                 found.append(rest)
                 rest = []
             found.append(run.part(at, count, is_flow=True))
+        elif count == 1:
+            rest.append(run[at])
         else:
             rest += run.part(at, count)
         at += count
@@ -54,24 +57,49 @@ def flow_runs(run: PacketRun, *, least: int = LEAST_FLOW) -> list[Packets]:
     return found
 
 
-def _length(run: PacketRun, first: int, layout: Layout) -> int:
-    """Return how many packets from first on are one flow; checksums of TCP and UDP are not looked at."""
-    counts_up, most = flow_reach(run[first], run[first + 1], layout)
-    count = min(most, run.rows - first)
-    if count < 2 or run.size < layout.size + WORD:
+def _length(run: PacketRun, first: int, known: dict[tuple[Layout, bool], _Successions]) -> int:
+    """Return how many packets from first on are one flow; checksums of TCP and UDP are not looked at.
+
+    known: what was found of other flows of the run, to be added to.
+    """
+    leader = run[first]
+    layout = flow_layout(leader)
+    if layout is None or run.size < layout.size + WORD:
         return 1
-    payload = run.size - layout.size
-    mask, steps = _word_rows(layout, payload, counts_up)
-    words = run.part(first, count).array(">u8", 0, len(mask)) & mask
-    goes_on = (words[1:] - words[:-1] == steps).all(axis=1)
-    if goes_on.all():
-        return count
-    count = int(goes_on.argmin()) + 1
-    before, packet = (
-        int.from_bytes(run[first + at][: layout.size]) & layout.followed for at in (count - 1, count)
-    )
-    has_psh = layout.is_tcp and packet == before + layout.step(payload, counts_up) + PSH * layout.flags_unit
-    return count + has_psh
+    counts_up, most = flow_reach(leader, run[first + 1], layout)
+    key = (layout, counts_up)
+    found = known.get(key)
+    if found is None:
+        found = known[key] = _Successions(run, first, layout, counts_up)
+    count = min(most, found.end(first) - first)
+    if layout.is_tcp:
+        with_psh = found.flags.find(ACK | PSH, first - found.first, first - found.first + count)
+        if with_psh >= 0:
+            return with_psh + found.first - first + 1
+    return count
+
+
+class _Successions:
+    """Which packets of a run, from first on, continue the one before, as headers of one layout do, PSH aside.
+
+    One look at all of them, however many flows they are. flags: of TCP, of each packet from first on.
+    """
+
+    __slots__ = ("_ends", "first", "flags")
+
+    def __init__(self, run: PacketRun, first: int, layout: Layout, counts_up: bool) -> None:
+        mask, steps = _word_rows(layout, run.size - layout.size, counts_up)
+        part = run.part(first, run.rows - first)
+        words = part.array(">u8", 0, len(mask)) & mask
+        goes_on = (words[1:] - words[:-1] == steps).all(axis=1)
+        self.first = first
+        self.flags = part.column(layout.l4 + 13) if layout.is_tcp else b""
+        self._ends: list[int] = (np.flatnonzero(~goes_on) + (first + 1)).tolist()
+        self._ends.append(run.rows)
+
+    def end(self, at: int) -> int:
+        """Return the index after the last packet that follows the one at that index."""
+        return self._ends[bisect_right(self._ends, at)]
 
 
 @lru_cache(maxsize=256)
@@ -82,7 +110,8 @@ def _word_rows(layout: Layout, payload: int, counts_up: bool) -> tuple[NDArray[n
     """
     pad = -layout.size % WORD
     size = layout.size + pad
-    mask = np.frombuffer((layout.followed << 8 * pad).to_bytes(size), ">u8").astype(np.uint64)
+    followed = layout.followed & ~(PSH * layout.flags_unit)
+    mask = np.frombuffer((followed << 8 * pad).to_bytes(size), ">u8").astype(np.uint64)
     steps = [0] * len(mask)
     fields = [(layout.sequence_unit, payload)]
     if counts_up:

@@ -8,7 +8,6 @@ outer packets are congestion controlled, so RFC 6040 copying does not apply (RFC
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from ipaddress import IPv4Address, IPv6Address
 from struct import Struct
@@ -75,18 +74,36 @@ class Suppressed(StrEnum):
     NO_ADDRESS = "no-address"  # we have none of that family to send it from
 
 
-@dataclass(slots=True)
 class Forwarded:
     """What became of a burst.
 
     groups: what passed, in order; a fragmented packet's fragments in its place. A flow that came in a run is one.
     replies: ICMP messages for where the burst came from. drops: one for each packet that neither passed nor was
-    answered as an echo.
+    answered as an echo. It is made when there is one, which is rare.
     """
 
-    groups: list[Packets] = field(default_factory=list)
-    replies: list[bytes] = field(default_factory=list)
-    drops: DropCounts = field(default_factory=Counter)
+    __slots__ = ("_drops", "groups", "replies")
+
+    def __init__(self) -> None:
+        self.groups: list[Packets] = []
+        self.replies: list[bytes] = []
+        self._drops: DropCounts | None = None
+
+    @property
+    def has_drops(self) -> bool:
+        """Whether anything was dropped."""
+        return self._drops is not None
+
+    @property
+    def drops(self) -> DropCounts:
+        """Dropped packets by reason."""
+        return DropCounts() if self._drops is None else self._drops
+
+    def drop(self, reason: DropReason, count: int = 1) -> None:
+        """Count packets that did not pass."""
+        if self._drops is None:
+            self._drops = DropCounts()
+        self._drops[reason] += count
 
     @property
     def packets(self) -> list[bytes]:
@@ -223,55 +240,58 @@ class Forwarder:
 
     def _forward_flow(self, flow: PacketRun, forwarded: Forwarded, now: float) -> None:
         first = flow[0]
+        if self._passes(first):
+            forwarded.groups.append(flow)
+            return
         alone = Forwarded()
-        self._forward_each((first,), alone, now)
+        self._examine(first, alone, now)
         if alone.packets == [first]:
             forwarded.groups.append(flow)
-        elif alone.drops:
+        elif alone.has_drops:
             forwarded.replies += alone.replies
             for reason in alone.drops:
-                forwarded.drops[reason] += flow.rows
+                forwarded.drop(reason, flow.rows)
         else:
             self._forward_each(flow, forwarded, now)  # they are fragmented, each for itself
 
     def _forward_each(self, packets: Packets, forwarded: Forwarded, now: float) -> None:
-        """Judge packets one by one.
-
-        The loop itself handles valid, unfragmented, plain packets between addresses that passed before, which
-        fit; everything else goes the long way through _examine, where every rule is.
-        """
+        """Judge packets one by one; what does not pass at once goes the long way, where every rule is."""
         append = forwarded.singles().append
-        allowed = self.policy.allowed_pairs
-        mtu4 = _NO_LIMIT if self.mtu is None else self.mtu
-        mtu6 = max(mtu4, IPV6_MIN_MTU)
         keep = self.hop_limit is HopLimit.KEEP
-        from_bytes = int.from_bytes
+        passes = self._passes
         for packet in packets:
-            length = len(packet)
-            first = packet[0] if length >= 20 else 0
-            if first == 0x45:
-                total, fragment, protocol = _FAST4(packet)
-                if (
-                    packet[12:20] in allowed[protocol]
-                    and total == length <= mtu4
-                    and not fragment & _IS_FRAGMENT
-                    # The checksum is right if the header's words add up to a multiple of 65535 (ip/checksum.py).
-                    and not from_bytes(packet[:20], "big") % 0xFFFF
-                    and (keep or packet[8] > 1)
-                ):
-                    append(packet if keep else decrement_hop_limit(packet))
-                    continue
-            elif first >> 4 == 6:
-                payload, protocol = _FAST6(packet)
-                if (
-                    protocol in _PLAIN6
-                    and packet[8:40] in allowed[protocol]
-                    and payload + 40 == length <= mtu6
-                    and (keep or packet[7] > 1)
-                ):
-                    append(packet if keep else decrement_hop_limit(packet))
-                    continue
-            self._examine(packet, forwarded, now)
+            if passes(packet):
+                append(packet if keep else decrement_hop_limit(packet))
+            else:
+                self._examine(packet, forwarded, now)
+
+    def _passes(self, packet: bytes) -> bool:
+        """Return whether a packet is valid, unfragmented, plain, between addresses that passed before, and fits.
+
+        So are nearly all.
+        """
+        length = len(packet)
+        first = packet[0] if length >= 20 else 0
+        mtu = _NO_LIMIT if self.mtu is None else self.mtu
+        if first == 0x45:
+            total, fragment, protocol = _FAST4(packet)
+            return (
+                packet[12:20] in self.policy.allowed_pairs[protocol]
+                and total == length <= mtu
+                and not fragment & _IS_FRAGMENT
+                # The checksum is right if the header's words add up to a multiple of 65535 (ip/checksum.py).
+                and not int.from_bytes(packet[:20], "big") % 0xFFFF
+                and (packet[8] > 1 or self.hop_limit is HopLimit.KEEP)
+            )
+        if first >> 4 == 6:
+            payload, protocol = _FAST6(packet)
+            return (
+                protocol in _PLAIN6
+                and packet[8:40] in self.policy.allowed_pairs[protocol]
+                and payload + 40 == length <= max(mtu, IPV6_MIN_MTU)
+                and (packet[7] > 1 or self.hop_limit is HopLimit.KEEP)
+            )
+        return False
 
     def _examine(self, packet: bytes, forwarded: Forwarded, now: float) -> None:
         """Judge one packet by every rule."""
@@ -285,7 +305,7 @@ class Forwarder:
             else:
                 self._fit(packet, packet, header, forwarded, now)
         except MalformedPacketError:
-            forwarded.drops[DropReason.MALFORMED] += 1
+            forwarded.drop(DropReason.MALFORMED)
 
     def _refuse(
         self, packet: bytes, header: IpHeader, reason: DropReason, forwarded: Forwarded, now: float
@@ -300,7 +320,7 @@ class Forwarder:
                 if answer is not None:
                     forwarded.replies.append(answer)
                     return
-        forwarded.drops[reason] += 1
+        forwarded.drop(reason)
         if self.icmp is not None:
             self._reply(self.icmp.unreachable(packet, reason, now), forwarded)
 
@@ -311,7 +331,7 @@ class Forwarder:
         elif self._is_for_us(header):
             self._fit(packet, packet, header, forwarded, now)
         else:
-            forwarded.drops[DropReason.HOP_LIMIT] += 1
+            forwarded.drop(DropReason.HOP_LIMIT)
             if self.icmp is not None:
                 self._reply(self.icmp.time_exceeded(packet, now), forwarded)
 
@@ -323,7 +343,7 @@ class Forwarder:
         elif not header.dont_fragment and mtu >= header.header_length + 8:
             forwarded.singles().extend(fragment_ipv4(packet, mtu))
         else:
-            forwarded.drops[DropReason.TOO_BIG] += 1
+            forwarded.drop(DropReason.TOO_BIG)
             if self.icmp is not None:
                 self._reply(self.icmp.too_big(arrived, mtu, now), forwarded)
 

@@ -21,6 +21,7 @@ __all__ = ["PacketQueue"]
 TARGET: Final = 0.015
 """Seconds of standing queue that are accepted; bursts of the pacer alone make a few milliseconds."""
 INTERVAL: Final = 0.1
+NO_DROPS: Final = DropCounts()
 
 
 @dataclass(slots=True)
@@ -98,18 +99,20 @@ class PacketQueue:
     def push(self, prefix: bytes, packets: Packets, *, largest: int, now: float) -> DropCounts:
         """Append packets of at most `largest` bytes; return what was dropped at once, which is counted, too.
 
-        prefix: what goes before each in its DATAGRAM frame.
+        prefix: what goes before each in its DATAGRAM frame. What is returned is not to be changed.
         """
-        drops = DropCounts()
+        drops = NO_DROPS
         fitting = _fitting(packets, largest)
-        if len(fitting) < len(packets):
-            drops[DropReason.DATAGRAM_TOO_LARGE] = len(packets) - len(fitting)
+        count = len(fitting)
+        if count < len(packets):
+            drops = DropCounts({DropReason.DATAGRAM_TOO_LARGE: len(packets) - count})
         room = self.room
-        if len(fitting) > room:
-            drops[DropReason.QUEUE_FULL] = len(fitting) - room
+        if count > room:
+            drops = drops + DropCounts({DropReason.QUEUE_FULL: count - room})
             fitting = fitting[:room]
-        if fitting:
-            self.packets += len(fitting)
+            count = room
+        if count:
+            self.packets += count
             self.bytes += total_size(fitting)
             self._entries.append(_Entry(now, prefix, fitting))
         if drops:

@@ -108,7 +108,7 @@ class IpStream:
         """
         self._egress.hop_limit = HopLimit.DECREMENT if routed_here else HopLimit.KEEP
         forwarded = self._egress.forward(packets, now)
-        if forwarded.drops:
+        if forwarded.has_drops:
             self.stats.drops.update(forwarded.drops)
         for group in forwarded.groups:
             self._remember(group)
@@ -119,7 +119,7 @@ class IpStream:
     def receive(self, packets: Packets, now: float) -> list[Packets]:
         """Check inner packets from the peer; return those that may go on, in groups. ICMP errors go back to it."""
         forwarded = self._ingress.forward(packets, now)
-        if forwarded.drops:
+        if forwarded.has_drops:
             self.stats.drops.update(forwarded.drops)
         if forwarded.replies:
             self.stats.icmp_sent += len(forwarded.replies)
@@ -169,7 +169,7 @@ class IpStream:
         """Keep the newest large packet of each flow, of a run the first."""
         flows = self._flows
         if isinstance(packets, PacketRun) and packets.is_flow:
-            packets = packets[:1]
+            packets = (packets[0],)
         for packet in packets:
             if len(packet) > SMALL_PACKET:
                 key = packet[12:24] if packet[0] >> 4 == 4 else packet[8:44]
