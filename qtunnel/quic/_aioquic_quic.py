@@ -30,6 +30,8 @@ from aioquic.quic.packet import (
 )
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from qtunnel.errors import PeerProtocolError
+from qtunnel.quic.multipath.transport_parameter import check_offer, encode_parameter, find_parameter
 from qtunnel.quic.qlog import LineTrace
 
 if TYPE_CHECKING:
@@ -69,6 +71,11 @@ class QuicCore(QuicConnection):
     new_cid: returns a connection id unique among all that share the socket. reset_token: its stateless reset
     token. Subclasses may override on_transport_parameters().
     """
+
+    local_max_path_id: int | None = None
+    """initial_max_path_id to offer (RFC 10069 §2.1); None: multipath is not offered."""
+    peer_max_path_id: int | None = None
+    """What the peer offers; None before its transport parameters, without its offer, and without ours."""
 
     def __init__(
         self,
@@ -341,14 +348,31 @@ class QuicCore(QuicConnection):
     def _serialize_transport_parameters(self) -> bytes:
         value = encode_uint_var(self.local_max_udp_payload())
         extra = encode_uint_var(MAX_UDP_PAYLOAD_SIZE) + encode_uint_var(len(value)) + value
+        if self.local_max_path_id is not None:
+            extra += encode_parameter(self.local_max_path_id)
         return super()._serialize_transport_parameters() + extra
 
     def _parse_transport_parameters(self, data: bytes, from_session_ticket: bool = False) -> None:
         super()._parse_transport_parameters(data, from_session_ticket)
+        if self.local_max_path_id is not None and not from_session_ticket:
+            self._take_multipath_offer(data)
         parameters = pull_quic_transport_parameters(Buffer(data=data))
         if parameters.ack_delay_exponent is not None:
             self._remote_ack_delay_exponent = parameters.ack_delay_exponent
         self.on_transport_parameters(parameters)
+
+    def _take_multipath_offer(self, data: bytes) -> None:
+        try:
+            offer = find_parameter(data)
+            if offer is not None:
+                check_offer(
+                    peer_cid_size=len(self._peer_cid.cid), local_cid_size=self._configuration.connection_id_length
+                )
+        except PeerProtocolError as error:
+            raise QuicConnectionError(
+                error_code=error.error_code, frame_type=QuicFrameType.CRYPTO, reason_phrase=str(error)
+            ) from error
+        self.peer_max_path_id = offer
 
     # -- received packets
 

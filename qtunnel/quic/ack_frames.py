@@ -41,15 +41,17 @@ def encode_ack(
 
 
 def decode_ack(
-    data: bytes, at: int, *, exponent: int
+    data: bytes, at: int, *, exponent: int, has_ecn: bool | None = None
 ) -> tuple[list[tuple[int, int]], float, tuple[int, int, int] | None, int]:
     """Return (ranges highest first, ACK delay in seconds, ECN counts if any, where the frame ends).
 
-    at: of the frame's type, which is ACK or ACK_ECN and one byte.
+    at: of the frame's type, one byte, which is ACK or ACK_ECN; or, with has_ecn given, of any byte before the
+    ranges, which is not looked at.
 
     Raises: ValueError for a frame that is cut short or whose ranges go below zero.
     """
-    kind = data[at]
+    if has_ecn is None:
+        has_ecn = data[at] == ACK_ECN
     largest, at = decode_varint(data, at + 1)
     delay, at = decode_varint(data, at)
     count, at = decode_varint(data, at)
@@ -67,7 +69,7 @@ def decode_ack(
             raise ValueError("ACK ranges below zero")
         ranges.append((smallest, last))
     ecn = None
-    if kind == ACK_ECN:
+    if has_ecn:
         ect0, at = decode_varint(data, at)
         ect1, at = decode_varint(data, at)
         ce, at = decode_varint(data, at)

@@ -165,6 +165,7 @@ class Connection(PlaneCore):
             original_cid=original_cid,
             retry_cid=retry_cid,
         )
+        self.local_max_path_id = settings.initial_max_path_id
         self.closed: ConnectionClosed | None = None
         self.internal_errors = 0
         self.queue = DatagramQueue(max_packets=settings.queue_packets, max_delay=settings.queue_delay)

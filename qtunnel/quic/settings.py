@@ -10,7 +10,11 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from qtunnel.errors import ConfigError
+<<<<<<< HEAD
 from qtunnel.pmtud.config import PMTU_RAISE_TIMER
+=======
+from qtunnel.quic.multipath.code_points import MAX_PATH_ID
+>>>>>>> 1cac7e5 (quic: frames, nonce and transport parameter of multipath (RFC 10069))
 
 __all__ = [
     "ALPN",
@@ -72,6 +76,8 @@ class TransportSettings:
     """Packets sealed with one key before the next is used (RFC 9001 §6.6 allows twice as many)."""
     max_datagram_frame_size: int = 65535
     """Advertised limit on DATAGRAM frames (RFC 9221 §3)."""
+    initial_max_path_id: int | None = None
+    """Offered to the peer (RFC 10069 §2.1): the largest path id it may use at first; None: no multipath."""
     queue_packets: int = 512
     """Packets waiting to be sent at most; beyond it they are dropped and counted."""
     queue_delay: float = 0.5
@@ -88,6 +94,8 @@ class TransportSettings:
             )
         if self.queue_packets < 1:
             raise ConfigError("must be at least 1", field="queue_packets")
+        if self.initial_max_path_id is not None and not 0 <= self.initial_max_path_id <= MAX_PATH_ID:
+            raise ConfigError(f"{self.initial_max_path_id} is no path id", field="initial_max_path_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

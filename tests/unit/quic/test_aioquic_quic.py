@@ -6,12 +6,15 @@ import tracemalloc
 
 import pytest
 
-from tests.sim.quic_pair import REQUEST, QuicPair
+from qtunnel.quic.endpoint import Endpoint
+from qtunnel.quic.multipath.transport_parameter import encode_parameter
+from tests.sim.quic_pair import REQUEST, QuicPair, client_settings, server_settings
 from tests.sim.raw_peer import RawClient, headers_frame, raw_client, varint
 
 FLOW_CONTROL_ERROR = 0x03
 PROTOCOL_VIOLATION = 0x0A
 CRYPTO_BUFFER_EXCEEDED = 0x0D
+TRANSPORT_PARAMETER_ERROR = 0x08
 MIB = 1024 * 1024
 
 
@@ -142,3 +145,44 @@ def test_what_peers_cause_is_logged_at_debug_only(caplog: pytest.LogCaptureFixtu
     ours = [record for record in caplog.records if record.name.startswith("qtunnel")]
     assert ours
     assert {record.levelname for record in ours} == {"DEBUG"}
+
+
+@pytest.mark.parametrize(("ours", "peers"), [(None, None), (8, None), (None, 8), (8, 0), (0, 1)])
+def test_mpq_01_multipath_is_on_if_both_ends_offer_it(ours: int | None, peers: int | None) -> None:
+    pair = QuicPair(
+        client=client_settings(initial_max_path_id=ours), server=server_settings(initial_max_path_id=peers)
+    )
+    server = pair.connect()
+    both = ours is not None and peers is not None
+    assert pair.client.quic.peer_max_path_id == (peers if both else None)
+    assert server.quic.peer_max_path_id == (ours if both else None)
+
+
+def offer(extra: bytes, *, cid_size: int = 8) -> RawClient:
+    """Return a client whose transport parameters end with these bytes, after it tried to connect."""
+    peer = RawClient(Endpoint(server_settings(initial_max_path_id=8)), connection_id_length=cid_size)
+    peer.quic._peer_cid.cid = peer.quic._original_destination_connection_id = bytes(8)  # of any size it may be
+    serialize = peer.quic._serialize_transport_parameters
+    peer.quic._serialize_transport_parameters = lambda: serialize() + extra  # type: ignore[method-assign]
+    peer.connect()
+    return peer
+
+
+def test_mpq_02_an_offer_above_32_bits_ends_the_handshake() -> None:
+    peer = offer(bytes.fromhex("3e08 c000000100000000"))
+    assert peer.quic._close_event is not None
+    assert peer.quic._close_event.error_code == TRANSPORT_PARAMETER_ERROR
+    assert offer(encode_parameter(8)).quic._handshake_confirmed
+
+
+def test_mpq_03_an_offer_without_a_connection_id_is_a_violation() -> None:
+    peer = offer(encode_parameter(8), cid_size=0)
+    assert peer.quic._close_event is not None
+    assert peer.quic._close_event.error_code == PROTOCOL_VIOLATION
+    assert offer(b"", cid_size=0).quic._handshake_complete
+
+
+def test_mpq_05_an_offer_remembered_with_a_ticket_counts_for_nothing() -> None:
+    pair = QuicPair(client=client_settings(initial_max_path_id=8))
+    pair.client.quic._parse_transport_parameters(encode_parameter(5), from_session_ticket=True)
+    assert pair.client.quic.peer_max_path_id is None

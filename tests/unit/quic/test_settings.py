@@ -21,6 +21,13 @@ def test_a_queue_has_room_for_a_packet() -> None:
         client_settings(queue_packets=0)
 
 
+@pytest.mark.parametrize("value", [-1, 1 << 32])
+def test_mpq_02_an_initial_max_path_id_has_32_bits(value: int) -> None:
+    assert client_settings(initial_max_path_id=(1 << 32) - 1).initial_max_path_id == (1 << 32) - 1
+    with pytest.raises(ConfigError, match="initial_max_path_id"):
+        client_settings(initial_max_path_id=value)
+
+
 @pytest.mark.parametrize(
     "change",
     [
