@@ -10,11 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from qtunnel.errors import ConfigError
-<<<<<<< HEAD
 from qtunnel.pmtud.config import PMTU_RAISE_TIMER
-=======
-from qtunnel.quic.multipath.code_points import MAX_PATH_ID
->>>>>>> 1cac7e5 (quic: frames, nonce and transport parameter of multipath (RFC 10069))
+from qtunnel.quic.multipath.path_ids import MAX_ALIVE
 
 __all__ = [
     "ALPN",
@@ -94,8 +91,10 @@ class TransportSettings:
             )
         if self.queue_packets < 1:
             raise ConfigError("must be at least 1", field="queue_packets")
-        if self.initial_max_path_id is not None and not 0 <= self.initial_max_path_id <= MAX_PATH_ID:
-            raise ConfigError(f"{self.initial_max_path_id} is no path id", field="initial_max_path_id")
+        if self.initial_max_path_id is not None and not 0 <= self.initial_max_path_id <= MAX_ALIVE - 1:
+            raise ConfigError(
+                f"{self.initial_max_path_id} is outside 0 to {MAX_ALIVE - 1}", field="initial_max_path_id"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
