@@ -2,7 +2,7 @@
 
 A packet of a known path id from another 4-tuple moves that path, and no other. It moves at once, so that a NAT
 which forgets costs nothing but the validation; but not more often than MOVES_PER_SECOND, since every move has its
-cost and anybody on the way can make one up. An address that was refused for that is taken by a later packet from it.
+cost and anybody on the way can make one up. An address that was refused for that is taken by a later packet.
 
 Kept are the present address and the last validated one, whatever comes.
 """

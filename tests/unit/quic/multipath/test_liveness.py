@@ -141,6 +141,16 @@ def test_e18_stops_of_our_own_of_950_ms_put_no_path_aside(seed: int) -> None:
                 answers.append((now + seconds + dice.random() * 0.01, path_id))
 
 
+def test_e18_a_packet_lost_before_a_stop_of_our_own_condemns_no_path() -> None:
+    liveness = two_paths()
+    liveness.on_asked(1, 10.0)
+    liveness.excuse(0.95, 10.95)
+    liveness.on_heard(0, 10.95)
+    assert liveness.handle_timer(10.95) == []
+    liveness.on_heard(0, 11.04)
+    assert liveness.handle_timer(11.06) == [(1, Verdict.SILENT)]
+
+
 @pytest.mark.parametrize(
     ("smoothed_rtt", "pto", "limit"),
     [(0.001, 0.03, 0.05), (0.05, 0.09, 0.15), (0.1, 0.5, 0.5), (0.2, 2.0, 0.8), (0.6, 2.0, 1.2)],
