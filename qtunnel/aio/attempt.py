@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Final
 
 from qtunnel.aio.driver import Driver, FileTunEdge, PacketPort
+from qtunnel.aio.health import Health
 from qtunnel.burst import Address
 from qtunnel.config import ClientConfig
 from qtunnel.errors import (
@@ -76,7 +77,8 @@ class Attempt:
                 config, settings, remote, now, check_identifier=check_identifier, hold_request=True
             )
             attempt = cls(core, udp, inbox)
-            attempt._driver = Driver(core, sockets=[udp], on_events=attempt._on_events)
+            health = Health(sending_limit=core.sending_limit, receive_drops=udp.drops)
+            attempt._driver = Driver(core, sockets=[udp], on_events=attempt._on_events, health=health)
         except BaseException:
             udp.close()
             raise

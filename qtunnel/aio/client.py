@@ -18,6 +18,7 @@ from qtunnel.aio.event_stream import EventStream
 from qtunnel.aio.logs import ConnectionLogs
 from qtunnel.aio.path_mtu import path_mtu_settings, told_udp_payload
 from qtunnel.aio.resolve import ServerName
+from qtunnel.aio.socket_status import socket_status
 from qtunnel.aio.uninterrupted import uninterrupted
 from qtunnel.burst import Address, address_text
 from qtunnel.config import ClientConfig, IPInterface
@@ -175,7 +176,8 @@ class TunnelClient:
             result |= live | {"state": self._state}
             drops.update(core.stats.drops)
             drops.update(self._attempt.driver.drops)
-            result["socket"] = _socket_status(self._attempt)
+            result["socket"] = socket_status(self._attempt.udp)
+            result["health"] = self._attempt.driver.status()
         result |= counters
         result["drops"] = drops_as_dict(drops)
         result["tun_offload"] = None if self._host is None else self._host.tun_status()
@@ -367,18 +369,6 @@ class TunnelClient:
             fingerprint=config.fingerprint,
             cafile=config.ca_file,
         )
-
-
-def _socket_status(attempt: Attempt) -> dict[str, Any]:
-    udp = attempt.udp
-    return {
-        "receive_buffer": udp.receive_buffer,
-        "send_buffer": udp.send_buffer,
-        "receive_drops": udp.drops(),
-        "gso": udp.gso_available,
-        "gro": udp.gro_available,
-        "late_wake_ups": attempt.driver.late_wake_ups,
-    }
 
 
 async def _settled(task: asyncio.Task[None]) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Any, Final, Protocol
 
+from qtunnel.aio.health import Health
 from qtunnel.burst import MAX_BURST, Address, Burst, Received, SendResult, Transmit, TunEdge, UdpEdge
 from qtunnel.drops import DropCounts, DropReason
 from qtunnel.linux.timerfd import TimerFd
@@ -129,6 +130,7 @@ class Driver:
         on_events: Callable[[], None],
         tun: FileTunEdge | None = None,
         port: PacketPort | None = None,
+        health: Health | None = None,
     ) -> None:
         self._core = core
         self._loop = asyncio.get_running_loop()
@@ -146,6 +148,7 @@ class Driver:
         self.drops = DropCounts()
         self.late_wake_ups = 0
         self.longest_stall = 0.0
+        self.health = Health() if health is None else health
 
     def start(self) -> None:
         """Begin to listen and send what the core has to send."""
@@ -179,6 +182,14 @@ class Driver:
             self._core.receive_from_tun(Burst(packets, monotonic()))
             self.flush()
 
+    def status(self) -> dict[str, Any]:
+        """Return what `qtunnel status` shows of the event loop, and what limits it."""
+        return {
+            **self.health.as_dict(monotonic()),
+            "stalls": self.late_wake_ups,
+            "longest_stall_ms": round(self.longest_stall * 1000, 1),
+        }
+
     def flush(self) -> None:
         """Take out of the core what it has: packets, datagrams, timer, events. Call after calling the core."""
         if self._closed:
@@ -191,6 +202,8 @@ class Driver:
             self._send(transmit)
         self._arm(core.get_timer())
         self._read_tun(not self._blocked and core.has_room_for_read())
+        if now >= self.health.due:
+            self.health.sample(now, is_blocked=bool(self._blocked))
         self._on_events()
 
     # wake-ups
@@ -241,6 +254,7 @@ class Driver:
         if due is None or now < due:
             self._arm(due)  # it has been put off since it was set
             return
+        self.health.lateness.add(now - due, now)
         if now - due > LATE:
             # We were stopped or starved: what has arrived meanwhile is heard before anything is judged by time.
             self.late_wake_ups += 1

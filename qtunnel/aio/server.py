@@ -17,9 +17,11 @@ from typing import Any
 
 from qtunnel.aio.driver import Driver, PacketPort
 from qtunnel.aio.event_stream import EventStream
+from qtunnel.aio.health import Health
 from qtunnel.aio.logs import ConnectionLogs
 from qtunnel.aio.path_mtu import path_mtu_settings, told_udp_payload
 from qtunnel.aio.server_host import ServerHost
+from qtunnel.aio.socket_status import socket_status
 from qtunnel.aio.uninterrupted import uninterrupted
 from qtunnel.burst import address_text
 from qtunnel.config import IPAddress, ServerConfig, User
@@ -108,6 +110,10 @@ class TunnelServer:
                 on_events=self._on_events,
                 tun=None if self._host is None else self._host.tun,
                 port=self._port,
+                health=Health(
+                    sending_limit=self._core.sending_limit,
+                    receive_drops=lambda: sum(each.drops() for each in self._sockets),
+                ),
             )
             self._driver.start()
             self._start_task(self._handle_events(), "qtunnel server events")
@@ -207,19 +213,9 @@ class TunnelServer:
             if self._driver is not None:
                 drops = DropCounts(self._driver.drops)
                 live["drops"] = _add(live["drops"], drops_as_dict(drops))
-                live["late_wake_ups"] = self._driver.late_wake_ups
+                result["health"] = self._driver.status()
             result |= live
-        result["sockets"] = [
-            {
-                "local": address_text(each.local_address),
-                "receive_buffer": each.receive_buffer,
-                "send_buffer": each.send_buffer,
-                "receive_drops": each.drops(),
-                "gso": each.gso_available,
-                "gro": each.gro_available,
-            }
-            for each in self._sockets
-        ]
+        result["sockets"] = [socket_status(each) for each in self._sockets]
         return result
 
     # inside

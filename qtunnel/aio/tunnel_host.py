@@ -66,6 +66,8 @@ class TunnelHost:
     def tun_status(self) -> dict[str, Any]:
         """Return what `qtunnel status` shows of the TUN's offloads: TunCounters, and what is in use."""
         return {
+            "packets_read": self.tun.packets_read,
+            "packets_written": self.tun.packets_written,
             **asdict(self.tun.counters),
             "coalesces_tcp": self.tun.coalesces_tcp,
             "coalesces_udp": self.tun.coalesces_udp,

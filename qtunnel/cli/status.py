@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 
 from qtunnel.cli.command import Command
+from qtunnel.cli.health_lines import as_number, health_lines
 from qtunnel.cli.output import byte_count, duration, pairs, say, styled, table
 from qtunnel.errors import NotRunningError, QTunnelError
 from qtunnel.state.paths import ROOT_RUNTIME_DIRECTORY, control_socket, running_instances, runtime_directory
@@ -66,7 +67,7 @@ def show_status(name: str, answer: Mapping[str, Any]) -> None:
 
 
 def _show_client(name: str, answer: Mapping[str, Any]) -> None:
-    since = _number(answer.get("since_s"))
+    since = as_number(answer.get("since_s"))
     up = f" for {duration(since)}" if since is not None and answer.get("state") == "connected" else ""
     styled(f"{name}: client, {answer.get('state', 'state unknown')}{up}", "bold")
     server, remote = answer.get("server", "?"), answer.get("remote")
@@ -85,8 +86,7 @@ def _show_client(name: str, answer: Mapping[str, Any]) -> None:
             "received": _traffic(answer, "in"),
             "sent": _traffic(answer, "out"),
             "drops": _drops(answer.get("drops")),
-            "TUN offload": _tun_offload(answer.get("tun_offload")),
-            "sockets": "; ".join(_sockets(answer)),
+            **health_lines(answer),
         }
     )
 
@@ -104,13 +104,12 @@ def _show_server(name: str, answer: Mapping[str, Any]) -> None:
             "retry": _retry(answer),
             "faults": _faults(answer.get("internal_errors")),
             "drops": _drops(answer.get("drops")),
-            "TUN offload": _tun_offload(answer.get("tun_offload")),
-            "sockets": "; ".join(_sockets(answer)),
+            **health_lines(answer),
         }
     )
     if sessions:
         say()
-        headers = ("user", "from", "addresses", "up", "MTU", "RTT", "received", "sent", "drops")
+        headers = ("user", "from", "addresses", "up", "MTU", "RTT", "received", "sent", "limited by", "drops")
         table(headers, [_session_row(session) for session in sessions])
 
 
@@ -119,13 +118,13 @@ def path_mtu_line(answer: Mapping[str, Any]) -> str | None:
     mtu, path = answer.get("path_mtu"), answer.get("path")
     if mtu is None or not isinstance(path, dict):
         return None if mtu is None else str(mtu)
-    since = _number(path.get("since_s"))
+    since = as_number(path.get("since_s"))
     how = _HOW.get(str(path.get("state")), str(path.get("state")))
     return f"{mtu} ({how}{'' if since is None else f', for {duration(since)}'})"
 
 
 def _session_row(session: Mapping[str, Any]) -> tuple[object, ...]:
-    since = _number(session.get("since_s"))
+    since = as_number(session.get("since_s"))
     inside = [*_list(session.get("addresses")), *_list(session.get("prefixes"))]
     return (
         session.get("user", "?"),
@@ -134,21 +133,22 @@ def _session_row(session: Mapping[str, Any]) -> tuple[object, ...]:
         "-" if since is None else duration(since),
         session.get("inner_mtu", "-"),
         _milliseconds(session.get("rtt_ms")) or "-",
-        byte_count(_number(session.get("bytes_in")) or 0),
-        byte_count(_number(session.get("bytes_out")) or 0),
+        byte_count(as_number(session.get("bytes_in")) or 0),
+        byte_count(as_number(session.get("bytes_out")) or 0),
+        session.get("limit", "-"),
         _drops(session.get("drops")) or "-",
     )
 
 
 def _retry(answer: Mapping[str, Any]) -> str:
-    sent = _number(answer.get("retries_sent"))
+    sent = as_number(answer.get("retries_sent"))
     parts = ["on: many handshakes at once"] if answer.get("retry_active") else []
     parts += [f"{sent:,.0f} sent"] if sent else []
     return ", ".join(parts)
 
 
 def _faults(count: object) -> str:
-    number = _number(count)
+    number = as_number(count)
     return (
         f"{number:,.0f} connections ended by a fault in qtunnel; the log at debug level has it" if number else ""
     )
@@ -164,34 +164,6 @@ _HOW: Final = {
     "disabled": "not known yet",
 }
 """States of path MTU discovery in words."""
-_TUN_COUNTERS: Final = (
-    ("super_packets_read", "super-packets read"),
-    ("segments_read", "packets in them"),
-    ("coalesced_writes", "super-packets written"),
-    ("packets_coalesced", "packets in them"),
-    ("offload_fallbacks", "refused and written one by one"),
-    ("bad_frames", "dropped as they made no sense"),
-)
-
-
-def _tun_offload(counters: object) -> str:
-    if not isinstance(counters, dict):
-        return ""
-    shown = [(_number(counters.get(key)), words) for key, words in _TUN_COUNTERS]
-    return ", ".join(f"{count:,.0f} {words}" for count, words in shown if count)
-
-
-def _sockets(answer: Mapping[str, Any]) -> list[str]:
-    listed = answer.get("sockets", [answer["socket"]] if answer.get("socket") else [])
-    lines = []
-    for socket in _list(listed):
-        if not isinstance(socket, dict):
-            continue
-        drops = _number(socket.get("receive_drops")) or 0
-        lost = f", {drops:.0f} datagrams lost because the receive buffer was full" if drops else ""
-        buffers = "/".join(byte_count(_number(socket.get(key)) or 0) for key in ("receive_buffer", "send_buffer"))
-        lines.append(f"{socket.get('local', 'UDP')}, buffers {buffers}{lost}")
-    return lines
 
 
 def _live_names(runtime: Path) -> list[str]:
@@ -231,8 +203,8 @@ def ask(runtime: Path, name: str) -> dict[str, Any]:
 
 
 def _traffic(answer: Mapping[str, Any], direction: str) -> str | None:
-    count = _number(answer.get(f"bytes_{direction}"))
-    packets = _number(answer.get(f"packets_{direction}"))
+    count = as_number(answer.get(f"bytes_{direction}"))
+    packets = as_number(answer.get(f"packets_{direction}"))
     if count is None or packets is None:
         return None
     return f"{byte_count(count)} in {packets:,.0f} {'packet' if packets == 1 else 'packets'}"
@@ -245,12 +217,8 @@ def _drops(drops: object) -> str:
 
 
 def _milliseconds(value: object) -> str | None:
-    number = _number(value)
+    number = as_number(value)
     return None if number is None else f"{number:.1f} ms"
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _list(value: object) -> list[Any]:

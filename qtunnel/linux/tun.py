@@ -78,6 +78,7 @@ class Tun:
 
     name: the interface as the kernel named it. detached: the interface was deleted; there is nothing to read any
     more and the owner should close it. read_errors, write_errors: how often the kernel refused, by errno.
+    packets_read, packets_written: of all kinds, super-packets counted as what they hold.
     coalesces_tcp, coalesces_udp: whether neighbours are written together; False for good once that did not work.
     """
 
@@ -96,6 +97,8 @@ class Tun:
         "counters",
         "detached",
         "name",
+        "packets_read",
+        "packets_written",
         "read_errors",
         "write_errors",
     )
@@ -105,6 +108,7 @@ class Tun:
         self._fd = fd
         self.name = name
         self.detached = False
+        self.packets_read = self.packets_written = 0
         self.read_errors: Counter[int] = Counter()
         self.write_errors: Counter[int] = Counter()
         self.counters = TunCounters()
@@ -186,6 +190,7 @@ class Tun:
             if count >= MAX_BURST:
                 break
         self._end_singles(groups)
+        self.packets_read += sum(map(len, groups))
         return groups
 
     def _read(self) -> int:
@@ -269,7 +274,13 @@ class Tun:
         The kernel refuses what is neither IPv4 nor IPv6 (EINVAL), and all while the interface is down (EIO).
         """
         if len(packets) < LEAST_FLOW or not (self.coalesces_tcp or self.coalesces_udp):
-            return self._write_singly(packets)
+            taken = self._write_singly(packets)
+        else:
+            taken = self._write_coalesced(packets)
+        self.packets_written += taken
+        return taken
+
+    def _write_coalesced(self, packets: Packets) -> int:
         if isinstance(packets, PacketRun) and packets.is_flow:
             found = coalesce_flow(packets, tcp=self.coalesces_tcp, udp=self.coalesces_udp)
         else:

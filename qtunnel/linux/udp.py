@@ -7,6 +7,7 @@ clears the pending error) and the call is made once more; only a second failure 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -17,7 +18,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from qtunnel.burst import MAX_BURST, SendResult
-from qtunnel.linux.cmsg import ANCILLARY_SIZE, SO_MEMINFO, AncillaryParser, packet_info, segment_size
+from qtunnel.linux.cmsg import (
+    ANCILLARY_SIZE,
+    SO_MEMINFO,
+    SOL_UDP,
+    UDP_GRO,
+    AncillaryParser,
+    packet_info,
+    segment_size,
+)
 from qtunnel.linux.datagram_pile import DatagramPile, as_received
 from qtunnel.linux.icmp_errors import parse_error
 from qtunnel.linux.udp_options import OpenedSocket, open_udp_socket
@@ -38,12 +47,14 @@ _MAX_ERRORS: Final = 256
 _MAX_ERROR_READS: Final = 1024
 """Enough for the errors of a server that many clients have left at once: what stays fails the next send."""
 _MAX_FAILURES: Final = 64
+_MAX_REFUSED_RECEIVES: Final = 4
+"""In a row, with nothing received and nothing found empty between them."""
 _MAX_LOCAL_ADDRESSES: Final = 1024
 _MAX_SEGMENTS: Final = 64
 _MAX_SEGMENTED: Final = 65493
 """Bounds of one segmented send. A kernel that refuses one beyond them has not shown that it cannot segment."""
 
-_GSO_REFUSED: Final = frozenset((errno.EINVAL, errno.EIO, errno.EMSGSIZE))
+_OFFLOAD_REFUSED: Final = frozenset((errno.EINVAL, errno.EIO, errno.EMSGSIZE))
 _UNREACHABLE: Final = frozenset(
     (
         errno.ECONNREFUSED,
@@ -70,8 +81,11 @@ class UdpCounters:
 
     send_errors, receive_errors: calls the kernel refused, by errno, after the retry; blocked: sends that found the
     buffer full. icmp_errors: errors read from the error queue; bad_errors: those that held nothing usable.
-    gso_fallbacks: segmented sends that were repeated datagram by datagram. partly_sent: datagrams of such a send
-    that found the buffer full after the first was sent. truncated: datagrams thrown away as incomplete.
+    gso_datagrams, gro_datagrams: how many of those sent and received were in one call with others.
+    gso_fallbacks: segmented sends that were repeated datagram by datagram, and a refusal at the start.
+    gro_fallbacks: 1 once the kernel has refused UDP_GRO, or to receive with it. partly_sent: datagrams of a
+    repeated send that found the buffer full after the first was sent. truncated: datagrams thrown away as
+    incomplete.
     """
 
     datagrams_received: int = 0
@@ -80,8 +94,11 @@ class UdpCounters:
     datagrams_sent: int = 0
     bytes_sent: int = 0
     send_calls: int = 0
+    gso_datagrams: int = 0
+    gro_datagrams: int = 0
     blocked: int = 0
     gso_fallbacks: int = 0
+    gro_fallbacks: int = 0
     partly_sent: int = 0
     truncated: int = 0
     icmp_errors: int = 0
@@ -96,6 +113,7 @@ class UdpSocket:
     gso_available: segmented sends reach the kernel as such; False for good once it refused one. error_wakeups
     grows whenever the kernel reported an error: a poller that gives up on a descriptor after POLLERR (libuv does,
     silently) must add its reader again when it has changed. receive_buffer, send_buffer: bytes really had.
+    receive_buffer_wanted: bytes asked for, None if the kernel's own was wanted.
     """
 
     __slots__ = (
@@ -107,6 +125,7 @@ class UdpSocket:
         "_is_wildcard",
         "_local_names",
         "_logged",
+        "_refused_receives",
         "_socket",
         "counters",
         "error_wakeups",
@@ -114,6 +133,7 @@ class UdpSocket:
         "gso_available",
         "path_id",
         "receive_buffer",
+        "receive_buffer_wanted",
         "send_buffer",
     )
 
@@ -125,8 +145,9 @@ class UdpSocket:
         self.gso_available = opened.gso
         self.gro_available = opened.gro
         self.receive_buffer = opened.receive_buffer
+        self.receive_buffer_wanted = opened.receive_buffer_wanted
         self.send_buffer = opened.send_buffer
-        self.counters = UdpCounters()
+        self.counters = UdpCounters(gso_fallbacks=int(opened.gso_refused), gro_fallbacks=int(opened.gro_refused))
         self.error_wakeups = 0
         self._ancillary = AncillaryParser()
         self._buffer = memoryview(bytearray(_BUFFER_SIZE))
@@ -134,6 +155,7 @@ class UdpSocket:
         self._errors: deque[IcmpError] = deque(maxlen=_MAX_ERRORS)
         self._local_names: dict[bytes, str] = {}
         self._logged: set[int] = set()
+        self._refused_receives = 0
 
     @classmethod
     def open(
@@ -205,6 +227,7 @@ class UdpSocket:
             try:
                 size, items, flags, remote = self._socket.recvmsg_into(self._buffers, ANCILLARY_SIZE)
             except BlockingIOError:
+                self._refused_receives = 0
                 break
             except OSError as error:
                 failures += 1
@@ -222,7 +245,10 @@ class UdpSocket:
                 piles.append(last)
             last.size += size
             filled += size
-            count += -(-size // segment) if size else 1
+            datagrams = -(-size // segment) if size else 1
+            count += datagrams
+            if datagrams > 1:
+                self.counters.gro_datagrams += datagrams
             self.counters.receive_calls += 1
         self.counters.bytes_received += filled
         self.counters.datagrams_received += count
@@ -241,11 +267,28 @@ class UdpSocket:
         code = error.errno or errno.EIO
         self.error_wakeups += 1
         self._drain_errors()
+        if self.gro_available and code in _OFFLOAD_REFUSED:
+            self._on_refused_receive(code)
         if code in _PENDING:
             return True
         self.counters.receive_errors[code] += 1
         self._log_once(code, "receive")
         return False
+
+    def _on_refused_receive(self, code: int) -> None:
+        """Note a refusal that may be UDP_GRO's fault; after some in a row, receive without."""
+        self._refused_receives += 1
+        if self._refused_receives < _MAX_REFUSED_RECEIVES:
+            return
+        self.gro_available = False
+        self.counters.gro_fallbacks += 1
+        logger.warning(
+            "path %d: the kernel refuses to receive many datagrams at once (%s); one by one from now on",
+            self.path_id,
+            os.strerror(code),
+        )
+        with contextlib.suppress(OSError):
+            self._socket.setsockopt(SOL_UDP, UDP_GRO, 0)
 
     # -- errors
 
@@ -292,8 +335,11 @@ class UdpSocket:
             return self._result(code, len(transmit.data), 1)
         if self.gso_available:
             code = self._send_with_retry(transmit.data, [*ancillary, segment_size(segment)], transmit.remote)
-            if code not in _GSO_REFUSED:
-                return self._result(code, len(transmit.data), -(-len(transmit.data) // segment))
+            if code not in _OFFLOAD_REFUSED:
+                count = -(-len(transmit.data) // segment)
+                if not code:
+                    self.counters.gso_datagrams += count
+                return self._result(code, len(transmit.data), count)
             return self._send_one_by_one(transmit, segment, ancillary, refusal=code)
         return self._send_one_by_one(transmit, segment, ancillary, refusal=0)
 

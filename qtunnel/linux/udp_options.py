@@ -30,6 +30,8 @@ class OpenedSocket:
 
     gso, gro: the kernel has the feature and it was asked for. receive_buffer, send_buffer: bytes of payload and
     overhead the kernel really gives (half of what getsockopt says, as socket(7) explains).
+    receive_buffer_wanted: what was asked for, None if the kernel's own was wanted. gso_refused, gro_refused: the
+    kernel said no.
     """
 
     socket: socket.socket
@@ -37,6 +39,9 @@ class OpenedSocket:
     gro: bool
     receive_buffer: int
     send_buffer: int
+    receive_buffer_wanted: int | None = None
+    gso_refused: bool = False
+    gro_refused: bool = False
 
 
 def open_udp_socket(
@@ -68,12 +73,17 @@ def open_udp_socket(
             _bind_to_device(sock, interface)
         if mark is not None:
             _set_mark(sock, mark)
+        has_gso = gso and _is_option_taken(sock, cmsg.UDP_SEGMENT, 0, "UDP_SEGMENT")
+        has_gro = gro and _is_option_taken(sock, cmsg.UDP_GRO, 1, "UDP_GRO")
         opened = OpenedSocket(
             socket=sock,
-            gso=gso and _is_option_taken(sock, cmsg.UDP_SEGMENT, 0),
-            gro=gro and _is_option_taken(sock, cmsg.UDP_GRO, 1),
+            gso=has_gso,
+            gro=has_gro,
             receive_buffer=_set_buffer(sock, receive_buffer, _RECEIVE),
             send_buffer=_set_buffer(sock, send_buffer, _SEND),
+            receive_buffer_wanted=receive_buffer,
+            gso_refused=gso and not has_gso,
+            gro_refused=gro and not has_gro,
         )
         _bind(sock, address)
     except BaseException:
@@ -146,11 +156,12 @@ def _set_mark(sock: socket.socket, mark: int) -> None:
         ) from error
 
 
-def _is_option_taken(sock: socket.socket, option: int, value: int) -> bool:
+def _is_option_taken(sock: socket.socket, option: int, value: int, name: str) -> bool:
     """Return whether the kernel knows a UDP option. A kernel without UDP_SEGMENT would send the batch as it is."""
     try:
         sock.setsockopt(cmsg.SOL_UDP, option, value)
-    except OSError:
+    except OSError as error:
+        logger.info("the kernel has no %s (%s): one datagram at a time", name, error.strerror)
         return False
     return True
 

@@ -33,6 +33,7 @@ from qtunnel.quic.datagram_queue import DatagramQueue
 from qtunnel.quic.events import CloseCause, ConnectionClosed
 from qtunnel.quic.long_header import QUIC_V1
 from qtunnel.quic.qlog import LineTracer, SecretsFile
+from qtunnel.quic.sending_limit import SendingLimit
 from qtunnel.quic.settings import MIN_UDP_PAYLOAD, ConnectionSettings, EndpointSettings, TransportSettings
 from qtunnel.quic.stateless_reset import MIN_RESET_SIZE, TOKEN_SIZE
 from qtunnel.quic.stats import ConnectionStats
@@ -470,6 +471,11 @@ class Connection(PlaneCore):
             max_udp_payload=self.datagram_size,
             queued=len(self.queue.frames),
         )
+
+    def sending_limit(self, now: float) -> SendingLimit:
+        """Return what keeps inner packets from leaving; nobody knows before the packet plane has taken over."""
+        del now
+        return SendingLimit.NOTHING
 
     # -- for QuicCore
 

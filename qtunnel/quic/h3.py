@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from qtunnel.burst import Address, Received
     from qtunnel.packet_run import Packets
+    from qtunnel.quic.sending_limit import SendingLimit
     from qtunnel.quic.settings import ConnectionSettings
     from qtunnel.quic.stats import ConnectionStats
 
@@ -269,6 +270,10 @@ class HttpConnection:
     def stats(self) -> ConnectionStats:
         """Return a snapshot of the numbers."""
         return self.quic.stats()
+
+    def sending_limit(self, now: float) -> SendingLimit:
+        """Return what keeps inner packets from leaving, to be asked after datagrams_to_send."""
+        return self.quic.sending_limit(now)
 
     # -- packets
 

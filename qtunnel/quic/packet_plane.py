@@ -18,9 +18,10 @@ from qtunnel.quic.frame_reader import FrameReader
 from qtunnel.quic.key_phases import KeyPhases
 from qtunnel.quic.packet_protection import PACKET_NUMBER_SIZE
 from qtunnel.quic.packet_reader import PacketReader
-from qtunnel.quic.packet_writer import PacketWriter
+from qtunnel.quic.packet_writer import MAX_BATCH_BYTES, PacketWriter
 from qtunnel.quic.path import Path
 from qtunnel.quic.path_mtu import PathMtu
+from qtunnel.quic.sending_limit import SendingLimit, sending_limit
 from qtunnel.quic.transmits import Batch
 from qtunnel.recovery.congestion import make_congestion_control
 from qtunnel.recovery.loss_recovery import LossRecovery
@@ -64,6 +65,7 @@ class PacketPlane:
         self.queue = queue
         self.packets_lost = 0
         self.packets_discarded = 0
+        self.last_loss: float | None = None
         self.keys = KeyPhases(
             secrets.cipher_suite,
             send_secret=secrets.send,
@@ -106,7 +108,9 @@ class PacketPlane:
             self.path_mtu.on_ack(result, now)
 
     def _lost(self, payloads: list[Any], count: int) -> None:
-        self.packets_lost += count
+        if count:
+            self.packets_lost += count
+            self.last_loss = self.core.last_now
         if payloads:
             lose(payloads)
             self.core.is_control_waiting = True
@@ -169,6 +173,12 @@ class PacketPlane:
         """Seal a packet that aioquic's builder made."""
         (sealed,) = self.keys.send.seal([payload], number, header[1:-PACKET_NUMBER_SIZE], spin=header[0] >> 5 & 1)
         return sealed
+
+    def sending_limit(self, now: float) -> SendingLimit:
+        """Return what keeps packets in the queue, to be asked after send."""
+        network = self.path.network
+        room = MAX_BATCH_BYTES if network.is_validated else network.bytes_received * 3 - network.bytes_sent
+        return sending_limit(self.path, self.queue, now, room=room, last_loss=self.last_loss)
 
     # -- size and time
 

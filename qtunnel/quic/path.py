@@ -27,3 +27,9 @@ class Path:
     received: ReceivedPackets = field(default_factory=ReceivedPackets)
     next_number: int = 0
     first_number: int = 0
+
+    @property
+    def is_number_ambiguous(self) -> bool:
+        """Whether the next packet number is too far above the oldest unacknowledged for its two bytes."""
+        oldest = self.recovery.first_outstanding()
+        return oldest is not None and self.next_number - oldest >= MAX_OUTSTANDING

@@ -13,6 +13,7 @@ from qtunnel.quic.events import CloseCause
 from qtunnel.quic.packet_plane import PacketPlane
 from qtunnel.quic.packet_queue import PacketQueue
 from qtunnel.quic.path_mtu import path_mtu_config
+from qtunnel.quic.sending_limit import SendingLimit
 from qtunnel.quic.transmits import Batch
 
 if TYPE_CHECKING:
@@ -237,6 +238,10 @@ class PlaneConnection(Connection):
         if self.plane is not None:
             self.plane.set_datagram_size(self.datagram_size)
             self._packets.drop_larger_than(self.max_datagram_payload)
+
+    def sending_limit(self, now: float) -> SendingLimit:
+        """Return what keeps inner packets from leaving."""
+        return SendingLimit.NOTHING if self.plane is None else self.plane.sending_limit(now)
 
     # -- time
 

@@ -36,6 +36,7 @@ from qtunnel.quic.events import (
     StreamReset,
 )
 from qtunnel.quic.h3 import HttpConnection
+from qtunnel.quic.sending_limit import SendingLimit
 from qtunnel.quic.settings import ConnectionSettings
 from qtunnel.tunnel.client_session import ClientSession
 from qtunnel.tunnel.endings import H3_NO_ERROR, H3_REQUEST_CANCELLED, describe_close
@@ -211,6 +212,10 @@ class ClientTunnel:
     def has_room_for_read(self) -> bool:
         """Return whether the TUN may be read now; if not, packets stay where their senders notice."""
         return self._connection.has_room_for_read()
+
+    def sending_limit(self, now: float) -> SendingLimit:
+        """Return what keeps inner packets from leaving, to be asked after datagrams_to_send."""
+        return self._connection.sending_limit(now)
 
     @property
     def addresses(self) -> tuple[IPInterface, ...]:

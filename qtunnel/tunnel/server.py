@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from ipaddress import ip_network
 from typing import Any, Final
@@ -29,6 +29,7 @@ from qtunnel.quic.events import (
     StreamReset,
 )
 from qtunnel.quic.h3 import HttpConnection
+from qtunnel.quic.sending_limit import SendingLimit
 from qtunnel.quic.settings import EndpointSettings
 from qtunnel.tunnel.address_pool import AddressPool
 from qtunnel.tunnel.admission import Admission, Admitted, PendingName, Refused
@@ -207,6 +208,12 @@ class ServerTunnel:
         A client whose queue is full loses packets, counted, and the others go on.
         """
         return True
+
+    def sending_limit(self, now: float) -> SendingLimit:
+        """Note what limits each session, and return what limits most of those that are limited."""
+        seen = Counter(session.note_limit(now) for session in self._sessions.values())
+        del seen[SendingLimit.NOTHING]
+        return seen.most_common(1)[0][0] if seen else SendingLimit.NOTHING
 
     @property
     def sessions(self) -> tuple[ServerSession, ...]:

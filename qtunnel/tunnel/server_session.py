@@ -26,10 +26,12 @@ from qtunnel.masque.request import build_response
 from qtunnel.masque.session import Session
 from qtunnel.packet_run import PacketRun, Packets
 from qtunnel.quic.h3 import HttpConnection
+from qtunnel.quic.sending_limit import SendingLimit
 from qtunnel.tunnel.admission import Admitted
 from qtunnel.tunnel.events import InnerMtuChanged, Ipv6Refused, PrefixesChanged, SessionOpened, TunnelEvent
 from qtunnel.tunnel.ip_stream import IpStream
 from qtunnel.tunnel.ipv6_check import ALL_NODES, Ipv6Check
+from qtunnel.tunnel.limit_history import LimitHistory
 from qtunnel.tunnel.ranges import as_ip_ranges, as_prefixes, as_ranges, contains
 
 __all__ = ["ServerSession"]
@@ -59,6 +61,7 @@ class ServerSession:
     ) -> None:
         self.config = config
         self.connection = connection
+        self._limits = LimitHistory()
         self.user: User = admitted.user
         self.since = now
         self.prefixes: tuple[IPNetwork, ...] = ()
@@ -151,6 +154,12 @@ class ServerSession:
         if replies:
             self.stream.send_unchecked(replies, now)
 
+    def note_limit(self, now: float) -> SendingLimit:
+        """Note what keeps packets for this client from leaving, and return it."""
+        limit = self.connection.sending_limit(now)
+        self._limits.note(limit, now)
+        return limit
+
     def status(self, now: float) -> dict[str, Any]:
         """Return what `qtunnel status` shows of this session."""
         self.stream.collect_drops()
@@ -167,6 +176,7 @@ class ServerSession:
             "path_mtu": path["mtu"],
             "path": path,
             "rtt_ms": round(quic.smoothed_rtt * 1000, 2),
+            "limit": str(self._limits.current(now)),
             **self.stream.stats.as_dict(),
         }
 

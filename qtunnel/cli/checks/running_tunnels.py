@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from qtunnel.cli.checks.finding import Finding, not_checked, ok, warning
+from qtunnel.cli.checks.finding import Finding, not_checked, note, ok, warning
+from qtunnel.cli.health_lines import LIMIT_WORDS
 
 __all__ = ["check_tunnel"]
 
 _BUSY: Final = 0.85
 """Share of one CPU above which the program, which has one thread, is likely to be the limit."""
+_REMEDIES: Final = {
+    "cpu": "A faster CPU; see the event loop's lateness in qtunnel status",
+    "socket-buffer": "qtunnel status says which buffer and what to type",
+    "window": "Usual for the first seconds of a transfer; if it stays: losses, or --congestion-control bbr",
+    "pacing": "Usual with bbr, which paces at the rate it has measured",
+    "peer": "qtunnel status and doctor on the other end",
+    "path": "Usual for bulk data: the path gives no more",
+}
 _SENDING: Final = ("queue-full", "queue-too-old")
 _SOCKET: Final = ("udp-blocked",)
 _TOO_BIG: Final = ("datagram-too-large", "udp-too-big")
@@ -32,6 +41,7 @@ def check_tunnel(
                 "A faster CPU; check that UDP offload is there, and that no --log-level debug or --qlog-dir is on",
             )
         )
+    findings += _limit(subject, after)
     lost = _receive_drops(after) - _receive_drops(before)
     if lost > 0:
         findings.append(
@@ -59,6 +69,15 @@ def check_tunnel(
         if grown > 0:
             findings.append(warning(subject, f"{meaning} ({grown} packets dropped in a second)", remedy))
     return findings or [ok(subject, f"nothing limits it now; {cpu_share or 0:.0%} of a CPU")]
+
+
+def _limit(subject: str, answer: Mapping[str, Any]) -> list[Finding]:
+    """Say what the tunnel itself finds: it looks ten times a second, and knows its window from its pacer."""
+    limit = (answer.get("health") or {}).get("limit")
+    if limit in (None, "nothing"):
+        return []
+    remedy = _REMEDIES.get(limit, "See docs/debugging.md, What limits it?")
+    return [note(subject, f"limited by {LIMIT_WORDS.get(limit, limit)}", remedy)]
 
 
 def _drops(answer: Mapping[str, Any]) -> dict[str, int]:

@@ -310,6 +310,25 @@ async def test_after_a_stall_what_has_arrived_is_heard_before_time_judges(bench:
     assert bench.driver.longest_stall >= 1.0
 
 
+async def test_a64_how_late_the_timer_came_is_in_the_status(bench: Bench) -> None:
+    bench.driver.start()
+    bench.core.timer = monotonic() - 0.02
+    bench.driver._arm(bench.core.timer)
+    bench.driver._timer_due()
+    status = bench.driver.status()
+    assert status["wake_ups"] == 1
+    assert 20 <= status["lateness_max_ms"] < 10_000
+    assert status["stalls"] == bench.driver.late_wake_ups
+
+
+async def test_a64_datagrams_that_wait_for_a_full_socket_are_its_limit(bench: Bench) -> None:
+    bench.udp.result = SendResult.WOULD_BLOCK
+    bench.core.outgoing = [Transmit(b"x", REMOTE)]
+    bench.driver.health.due = 0.0
+    bench.driver.start()
+    assert bench.driver.status()["limits"] == {"socket-buffer": 0.01}
+
+
 async def test_a_timer_calls_the_core_once_and_never_early(bench: Bench) -> None:
     bench.core.timer = monotonic() + 60
     bench.driver.start()

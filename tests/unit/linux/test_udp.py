@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import socket
 import struct
 from collections import deque
@@ -33,6 +34,7 @@ class FakeKernel:
         self.inbox: deque[tuple[bytes, list[cmsg.Ancillary], int, Any] | int] = deque()
         self.error_queue: deque[tuple[bytes, list[cmsg.Ancillary], Any]] = deque()
         self.refuses_segmenting = 0
+        self.options: list[tuple[int, ...]] = []
         self.link_payload = 65507
 
     def sendmsg(self, buffers: Any, ancillary: Any, flags: int, address: Any) -> int:
@@ -67,6 +69,9 @@ class FakeKernel:
 
     def getsockopt(self, *_: int) -> bytes:
         raise OSError(errno.ENOPROTOOPT, "an old kernel")
+
+    def setsockopt(self, *option: int) -> None:
+        self.options.append(option)
 
 
 @pytest.fixture
@@ -343,3 +348,58 @@ class TestErrorQueue:
             kernel.send_errors.append(errno.EMSGSIZE)
             udp.send(Transmit(b"x", REMOTE))
         assert len(udp.read_errors()) == 256
+
+
+class TestOffloads:
+    def test_what_went_and_came_in_batches_is_counted(self, udp: UdpSocket, kernel: FakeKernel) -> None:
+        udp.send(batch(4))
+        udp.send(Transmit(b"alone", REMOTE))
+        kernel.inbox.append((b"x" * 250, [(*GRO, struct.pack("=i", 100))], 0, REMOTE))
+        kernel.inbox.append((b"alone", [], 0, REMOTE))
+        udp.receive()
+        counters = udp.counters
+        assert (counters.gso_datagrams, counters.datagrams_sent) == (4, 5)
+        assert (counters.gro_datagrams, counters.datagrams_received) == (3, 4)
+
+    def test_a_batch_that_had_to_be_repeated_singly_went_alone(self, udp: UdpSocket, kernel: FakeKernel) -> None:
+        kernel.refuses_segmenting = errno.EIO
+        udp.send(batch(4))
+        assert (udp.counters.gso_datagrams, udp.counters.datagrams_sent) == (0, 4)
+
+    @pytest.mark.parametrize("code", [errno.EINVAL, errno.EIO, errno.EMSGSIZE])
+    def test_receives_refused_four_times_in_a_row_turn_gro_off_with_one_line(
+        self, udp: UdpSocket, kernel: FakeKernel, caplog: pytest.LogCaptureFixture, code: int
+    ) -> None:
+        with caplog.at_level(logging.WARNING, "qtunnel.linux.udp"):
+            for _ in range(12):
+                kernel.inbox.append(code)
+            kernel.inbox.append((b"after", [], 0, REMOTE))
+            received = [each for _ in range(13) for each in udp.receive()]
+        assert [each.datagrams for each in received] == [[b"after"]]
+        assert not udp.gro_available
+        assert udp.counters.gro_fallbacks == 1
+        assert kernel.options == [(*GRO, 0)]
+        lines = [record.message for record in caplog.records if "at once" in record.message]
+        assert lines == [
+            f"path 7: the kernel refuses to receive many datagrams at once ({os.strerror(code)}); "
+            "one by one from now on"
+        ]
+
+    def test_errors_with_datagrams_or_silence_between_do_not_turn_gro_off(
+        self, udp: UdpSocket, kernel: FakeKernel
+    ) -> None:
+        for number in range(20):
+            kernel.inbox.append(errno.EIO)
+            udp.receive()
+            if number % 2:
+                kernel.inbox.append((b"fine", [], 0, REMOTE))
+            udp.receive()
+        assert udp.gro_available
+        assert kernel.options == []
+
+    def test_a_kernel_that_refuses_at_the_start_is_counted(self, kernel: FakeKernel) -> None:
+        opened = OpenedSocket(
+            cast("socket.socket", kernel), False, False, 1, 1, gso_refused=True, gro_refused=True
+        )
+        counters = UdpSocket(opened).counters
+        assert (counters.gso_fallbacks, counters.gro_fallbacks) == (1, 1)

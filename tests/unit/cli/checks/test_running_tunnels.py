@@ -43,3 +43,9 @@ def test_what_limits_it_is_named(
 def test_an_unknown_cpu_share_is_not_checked() -> None:
     findings = check_tunnel("home", {}, {}, cpu_share=None)
     assert [finding.level for finding in findings] == [Level.NOT_CHECKED]
+
+
+def test_a64_what_the_tunnel_itself_finds_is_told_with_what_to_do() -> None:
+    (line,) = found({}, {"health": {"limit": "window"}})
+    assert line == "note: limited by the congestion window, while the path is not full"
+    assert found({}, {"health": {"limit": "nothing"}}) == ["ok: nothing limits it now; 10% of a CPU"]
