@@ -34,6 +34,7 @@ from qtunnel.errors import (
     TunLostError,
 )
 from qtunnel.linux.links import outgoing_mtu
+from qtunnel.quic.segmented_sends import GsoVerdict
 from qtunnel.quic.settings import ConnectionSettings
 from qtunnel.tunnel.client import tunnel_request
 from qtunnel.tunnel.events import (
@@ -79,6 +80,7 @@ class TunnelClient:
         self._state = "connecting"
         self._last_error: str | None = None
         self._past = TrafficStats()
+        self._gso_verdict = GsoVerdict()
         self._past_driver_drops = DropCounts()
 
     # life
@@ -176,7 +178,7 @@ class TunnelClient:
             result |= live | {"state": self._state}
             drops.update(core.stats.drops)
             drops.update(self._attempt.driver.drops)
-            result["socket"] = socket_status(self._attempt.udp)
+            result["socket"] = socket_status(self._attempt.udp, self._gso_verdict)
             result["health"] = self._attempt.driver.status()
         result |= counters
         result["drops"] = drops_as_dict(drops)
@@ -363,6 +365,7 @@ class TunnelClient:
             keep_alive=config.quic.keep_alive,
             handshake_timeout=config.handshake_timeout,
             congestion_control=config.quic.congestion_control,
+            gso_verdict=self._gso_verdict,
             qlog=self._logs.qlog,
             secrets=self._logs.secrets,
             server_name=config.server_name,

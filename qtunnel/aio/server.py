@@ -30,6 +30,7 @@ from qtunnel.errors import ConfigError, SystemSetupError
 from qtunnel.linux.links import interface_mtu
 from qtunnel.linux.udp import UdpSocket
 from qtunnel.pmtud.sizes import MIN_UDP_PAYLOAD, inner_mtu
+from qtunnel.quic.segmented_sends import GsoVerdict
 from qtunnel.quic.settings import EndpointSettings
 from qtunnel.state.identity import ServerIdentity
 from qtunnel.tunnel.events import (
@@ -78,6 +79,7 @@ class TunnelServer:
         self._host: ServerHost | None = None
         self._sockets: list[UdpSocket] = []
         self._interface_mtu = 1500
+        self._gso_verdict = GsoVerdict(hosts_needed=2)
         self._udp_payload = MIN_UDP_PAYLOAD
         self._core: ServerTunnel | None = None
         self._driver: Driver | None = None
@@ -215,7 +217,7 @@ class TunnelServer:
                 live["drops"] = _add(live["drops"], drops_as_dict(drops))
                 result["health"] = self._driver.status()
             result |= live
-        result["sockets"] = [socket_status(each) for each in self._sockets]
+        result["sockets"] = [socket_status(each, self._gso_verdict) for each in self._sockets]
         return result
 
     # inside
@@ -255,6 +257,7 @@ class TunnelServer:
             path_mtu=path_mtu_settings(config.quic, config.lab, self._interface_mtu),
             idle_timeout=config.quic.idle_timeout,
             congestion_control=config.quic.congestion_control,
+            gso_verdict=self._gso_verdict,
             qlog=self._logs.qlog,
             secrets=self._logs.secrets,
             certificate=self._identity.certificate_pem,

@@ -6,12 +6,13 @@ from typing import Any
 
 from qtunnel.burst import address_text
 from qtunnel.linux.udp import UdpSocket
+from qtunnel.quic.segmented_sends import GsoVerdict
 
 __all__ = ["buffer_advice", "socket_status"]
 
 
-def socket_status(udp: UdpSocket) -> dict[str, Any]:
-    """Return it; shares are 0 to 1, None before the first datagram."""
+def socket_status(udp: UdpSocket, verdict: GsoVerdict) -> dict[str, Any]:
+    """Return it; shares are 0 to 1, None before the first datagram. verdict: of its connections."""
     counters = udp.counters
     drops = udp.drops()
     return {
@@ -20,7 +21,10 @@ def socket_status(udp: UdpSocket) -> dict[str, Any]:
         "send_buffer": udp.send_buffer,
         "receive_drops": drops,
         "advice": buffer_advice(drops, has=udp.receive_buffer, wanted=udp.receive_buffer_wanted),
-        "gso": udp.gso_available,
+        "gso": udp.gso_available and not verdict.is_off,
+        "gso_off": "peers lost what was sent together" if verdict.is_off else None,
+        "gso_trials": verdict.trials,
+        "gso_given_up": verdict.given_up,
         "gro": udp.gro_available,
         "gso_share": _share(counters.gso_datagrams, counters.datagrams_sent),
         "gro_share": _share(counters.gro_datagrams, counters.datagrams_received),

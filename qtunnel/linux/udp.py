@@ -84,8 +84,7 @@ class UdpCounters:
     gso_datagrams, gro_datagrams: how many of those sent and received were in one call with others.
     gso_fallbacks: segmented sends that were repeated datagram by datagram, and a refusal at the start.
     gro_fallbacks: 1 once the kernel has refused UDP_GRO, or to receive with it. partly_sent: datagrams of a
-    repeated send that found the buffer full after the first was sent. truncated: datagrams thrown away as
-    incomplete.
+    repeated send that found the buffer full after the first was sent. truncated: thrown away as incomplete.
     """
 
     datagrams_received: int = 0

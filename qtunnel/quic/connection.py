@@ -320,6 +320,19 @@ class Connection(PlaneCore):
         return [Batch(data, addr) for data, addr in self.datagrams_to_send(now)]
 
     @property
+    def joins_datagrams(self) -> bool:
+        """Whether what batches_to_send returned may be joined to segmented sends.
+
+        Not with a PATH_CHALLENGE, and nothing of the handshake, which has to come about where these get lost.
+        """
+        return self.handshake_confirmed and not self.challenge_written
+
+    @property
+    def has_given_up_gso(self) -> bool:
+        """Whether the peer lost what was sent segmented, so that nothing is any more."""
+        return False
+
+    @property
     def has_room_for_read(self) -> bool:
         """Whether the queue takes all that one read of the TUN gives."""
         return self.queue.has_room_for_read

@@ -151,7 +151,7 @@ class HttpConnection:
             self._report_end()
         if not sent:
             return []
-        return as_transmits(sent, self._edges, join=not self.quic.challenge_written)
+        return as_transmits(sent, self._edges, join=self.quic.joins_datagrams)
 
     def get_timer(self) -> float | None:
         """Return when handle_timer is due, seconds; None: never."""
@@ -274,6 +274,11 @@ class HttpConnection:
     def sending_limit(self, now: float) -> SendingLimit:
         """Return what keeps inner packets from leaving, to be asked after datagrams_to_send."""
         return self.quic.sending_limit(now)
+
+    @property
+    def has_given_up_gso(self) -> bool:
+        """Whether the peer lost what was sent segmented, so that nothing is any more."""
+        return self.quic.has_given_up_gso
 
     # -- packets
 

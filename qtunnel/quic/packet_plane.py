@@ -21,6 +21,7 @@ from qtunnel.quic.packet_reader import PacketReader
 from qtunnel.quic.packet_writer import MAX_BATCH_BYTES, PacketWriter
 from qtunnel.quic.path import Path
 from qtunnel.quic.path_mtu import PathMtu
+from qtunnel.quic.segmented_sends import GsoVerdict, SegmentedSends
 from qtunnel.quic.sending_limit import SendingLimit, sending_limit
 from qtunnel.quic.transmits import Batch
 from qtunnel.recovery.congestion import make_congestion_control
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from qtunnel.pmtud.config import PathMtuConfig
     from qtunnel.quic._aioquic_plane import PlaneCore
     from qtunnel.quic.packet_queue import PacketQueue
+    from qtunnel.recovery.results import LossResult
 
 __all__ = ["PacketPlane"]
 
@@ -60,12 +62,15 @@ class PacketPlane:
         seed: int = 0,
         path_mtu: PathMtuConfig | None = None,
         on_size: Callable[[int, float], None] = lambda size, now: None,
+        gso_verdict: GsoVerdict | None = None,
     ) -> None:
         self.core = core
         self.queue = queue
         self.packets_lost = 0
         self.packets_discarded = 0
         self.last_loss: float | None = None
+        self.segmented = SegmentedSends(GsoVerdict() if gso_verdict is None else gso_verdict, seed=seed)
+        self.sends_singly = False
         self.keys = KeyPhases(
             secrets.cipher_suite,
             send_secret=secrets.send,
@@ -103,22 +108,25 @@ class PacketPlane:
         self.path.received.acknowledged(ranges)
         if result.acked_payloads:
             acknowledge(result.acked_payloads)
-        self._lost(result.lost_payloads, result.lost)
+        if result.lost_runs:
+            self._lost(result, now)
+        if self.segmented.is_trying:
+            self.segmented.judge(now, self.path.network.addr[0])
         if self.path_mtu is not None:
             self.path_mtu.on_ack(result, now)
 
-    def _lost(self, payloads: list[Any], count: int) -> None:
-        if count:
-            self.packets_lost += count
-            self.last_loss = self.core.last_now
-        if payloads:
-            lose(payloads)
+    def _lost(self, result: LossResult, now: float) -> None:
+        self.segmented.on_lost(result.lost_runs, now)
+        self.packets_lost += result.lost
+        self.last_loss = now
+        if result.lost_payloads:
+            lose(result.lost_payloads)
             self.core.is_control_waiting = True
 
     # -- sending
 
     def send(self, now: float) -> list[Batch]:
-        """Return what may leave now, in order."""
+        """Return what may leave now, in order; each datagram by itself if sends_singly is set then."""
         core, path, keys = self.core, self.path, self.keys
         core.last_now = now
         batches: list[Batch] = []
@@ -128,6 +136,8 @@ class PacketPlane:
         keys.maybe_update(path.next_number, now, path.recovery.pto())
         path.network = core.active_path
         address = path.network.addr
+        self.sends_singly = self.segmented.sends_singly(path.recovery.pto_count)
+        first = path.next_number
         core.next_packet_number = path.next_number
         for data, where in core.write_probing(now):
             batches.append(Batch(data, where))
@@ -140,6 +150,8 @@ class PacketPlane:
         path.next_number = core.next_packet_number
         self.writer.write(batches, address, now)
         core.next_packet_number = path.next_number
+        if self.segmented.is_trying:
+            self.segmented.on_sent(path.recovery.runs_from(first), is_singly=self.sends_singly)
         return batches
 
     def _write_mtu_probes(self, batches: list[Batch], address: Any, now: float) -> int:
@@ -187,7 +199,9 @@ class PacketPlane:
         result = self.path.recovery.discard(larger_than=size)
         self.path.recovery.pacer.clear_debt(now)
         self.packets_discarded += result.discarded
-        self._lost(result.payloads, 0)
+        if result.payloads:
+            lose(result.payloads)
+            self.core.is_control_waiting = True
         return result.probes
 
     def set_datagram_size(self, size: int) -> None:
@@ -216,7 +230,8 @@ class PacketPlane:
         if due is None or now < due:
             return
         result = recovery.on_timeout(now)
-        self._lost(result.lost_payloads, result.lost)
+        if result.lost_runs:
+            self._lost(result, now)
         if self.path_mtu is not None:
             self.path_mtu.on_timeout(result, now)
         if result.send_probe:

@@ -133,6 +133,7 @@ class PlaneConnection(Connection):
             seed=int.from_bytes(self._settings.random_bytes(4)),
             path_mtu=path_mtu,
             on_size=self._on_path_size,
+            gso_verdict=self._settings.gso_verdict,
         )
         if self.plane.path_mtu is not None:
             self.plane.path_mtu.confirm(self.last_now)
@@ -201,11 +202,23 @@ class PlaneConnection(Connection):
             self._fail_internally()
             self.terminate()
             batches = []
+        if plane.sends_singly:
+            batches = [Batch(data, batch.address) for batch in batches for data in batch.datagrams()]
         for batch in batches:
             self._bytes_sent += len(batch.data)
             size = batch.segment_size or len(batch.data) or 1
             self._datagrams_sent += -(-len(batch.data) // size)
         return batches
+
+    @property
+    def joins_datagrams(self) -> bool:
+        """Whether what batches_to_send returned may be joined to segmented sends."""
+        return self.plane is not None and not (self.plane.sends_singly or self.challenge_written)
+
+    @property
+    def has_given_up_gso(self) -> bool:
+        """Whether the peer lost what was sent segmented, so that nothing is any more."""
+        return self.plane is not None and self.plane.segmented.is_off
 
     def queue_packets(self, prefix: bytes, packets: Packets, now: float) -> DropCounts:
         """Queue a burst of inner packets, each to be sent behind prefix; return what was dropped at once."""
@@ -291,7 +304,8 @@ class PlaneConnection(Connection):
         if self.plane is None:
             return stats
         lost = stats.lost + self.plane.packets_lost
-        return stats.replaced(lost=lost, queued=self._packets.packets)
+        queued, updates = self._packets.packets, self.plane.keys.updates
+        return stats.replaced(lost=lost, queued=queued, key_updates=updates)
 
     def on_closed(self) -> None:
         """Drop what waits to be sent."""

@@ -12,6 +12,7 @@ from typing import Final, Literal
 from qtunnel.errors import ConfigError
 from qtunnel.pmtud.config import PMTU_RAISE_TIMER
 from qtunnel.quic.multipath.path_ids import MAX_ALIVE
+from qtunnel.quic.segmented_sends import GsoVerdict
 
 __all__ = [
     "ALPN",
@@ -81,6 +82,8 @@ class TransportSettings:
     """A packet that waited longer than this is dropped and counted (RFC 9221 §5.3 leaves it to us)."""
     qlog: Callable[[str], LineSink] | None = field(default=None, repr=False)
     """Called with a trace's name per connection; returns where its JSON lines go. None: no qlog."""
+    gso_verdict: GsoVerdict = field(default_factory=GsoVerdict)
+    """What the connections of this host find out about segmented sends; shared by them all."""
     secrets: LineSink | None = field(default=None, repr=False)
     """Takes lines in the SSLKEYLOGFILE format. None: secrets never leave."""
 

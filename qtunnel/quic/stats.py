@@ -12,7 +12,7 @@ class ConnectionStats:
     """A snapshot. Bytes and datagrams are UDP payloads; times in seconds.
 
     lost: packets declared lost (RFC 9002 §6.1), probes aside. queued: packets waiting to be sent.
-    smoothed_rtt is 0.0 before the first sample.
+    key_updates: by either side (RFC 9001 §6). smoothed_rtt is 0.0 before the first sample.
     """
 
     bytes_sent: int
@@ -25,6 +25,7 @@ class ConnectionStats:
     bytes_in_flight: int
     max_udp_payload: int
     queued: int
+    key_updates: int = 0
 
     def replaced(self, **changes: int) -> ConnectionStats:
         """Return a copy with some numbers changed."""

@@ -32,6 +32,11 @@ class Batch:
     segment_size: int | None = None
     is_alone: bool = False
 
+    def datagrams(self) -> list[bytes]:
+        """Return its datagrams."""
+        size = self.segment_size or max(1, len(self.data))
+        return [self.data[start : start + size] for start in range(0, len(self.data), size)]
+
 
 @dataclass(frozen=True, slots=True)
 class Edge:

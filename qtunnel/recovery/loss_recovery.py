@@ -141,6 +141,10 @@ class LossRecovery:
         """Return the lowest packet number that is unanswered; None when there is none."""
         return self._flight.sent.first_number()
 
+    def runs_from(self, number: int) -> list[SentRun]:
+        """Return the unanswered runs that begin at a packet number or above it, oldest first."""
+        return self._flight.sent.runs_from(number)
+
     @property
     def is_cwnd_limited(self) -> bool:
         """Whether the window is what limits the sender, in this round trip or the last one."""
@@ -334,6 +338,7 @@ class LossRecovery:
         )
         if not lost:
             return
+        result.lost_runs = lost
         told = flight.count_lost(lost, result)
         starts_recovery = self._join_recovery_period(lost)
         if not told:

@@ -5,7 +5,10 @@ One is made for each ACK, so the constructors are written out: default factories
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from qtunnel.recovery.sent_packets import SentRun
 
 __all__ = ["AckResult", "DiscardResult", "LossResult", "TimeoutResult"]
 
@@ -15,7 +18,8 @@ class LossResult:
     """Packets declared lost. Counts are of packets in flight that are no MTU probes; sizes in bytes.
 
     lost_payloads: of all packets lost, probes and such as only acknowledge too. lost_probes: packet numbers of
-    MTU probes. lost_sizes: (size, how many, when sent), one entry for each run.
+    MTU probes. lost_sizes: (size, how many, when sent), one entry for each run. lost_runs: each run with the bits
+    of those of its packets, oldest first.
     """
 
     lost_payloads: list[object]
@@ -23,6 +27,7 @@ class LossResult:
     lost_bytes: int
     lost_probes: list[int]
     lost_sizes: list[tuple[int, int, float]]
+    lost_runs: Sequence[tuple[SentRun, int]]
 
     def __init__(self) -> None:
         self.lost_payloads = []
@@ -30,6 +35,7 @@ class LossResult:
         self.lost_bytes = 0
         self.lost_probes = []
         self.lost_sizes = []
+        self.lost_runs = ()
 
 
 @dataclass(slots=True, init=False)
@@ -56,6 +62,7 @@ class AckResult(LossResult):
         self.lost_bytes = 0
         self.lost_probes = []
         self.lost_sizes = []
+        self.lost_runs = ()
         self.acked_payloads = []
         self.newly_acked = 0
         self.newly_acked_bytes = 0

@@ -141,6 +141,10 @@ class SentPackets:
             return []
         return self._runs[head : bisect_right(firsts, last, head)]
 
+    def runs_from(self, number: int) -> list[SentRun]:
+        """Return the runs that begin at a packet number or above it, oldest first."""
+        return self._runs[bisect_left(self._firsts, number, self._head) :]
+
     def has_any_through(self, last: int) -> bool:
         """Return whether any packet up to a number, inclusive, is outstanding."""
         return any(run.outstanding & ((2 << (last - run.first)) - 1) for run in self.runs_through(last))

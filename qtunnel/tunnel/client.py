@@ -249,6 +249,7 @@ class ClientTunnel:
             "path_mtu": path["mtu"],
             "path": path,
             "rtt_ms": round(quic.smoothed_rtt * 1000, 2),
+            "key_updates": quic.key_updates,
             **self.stats.as_dict(),
         }
 

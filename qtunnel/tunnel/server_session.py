@@ -176,7 +176,9 @@ class ServerSession:
             "path_mtu": path["mtu"],
             "path": path,
             "rtt_ms": round(quic.smoothed_rtt * 1000, 2),
+            "key_updates": quic.key_updates,
             "limit": str(self._limits.current(now)),
+            "gso_given_up": self.connection.has_given_up_gso,
             **self.stream.stats.as_dict(),
         }
 

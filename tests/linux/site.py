@@ -33,7 +33,7 @@ from typing import Any
 
 from qtunnel.aio.control import control_request
 from qtunnel.errors import NotRunningError
-from tests.linux.daemons import PATIENCE, Daemon
+from tests.linux.daemons import LIFE_LIMIT, PATIENCE, Daemon
 from tests.linux.namespaces import Namespace, Namespaces
 
 COMMAND = (sys.executable, "-m", "qtunnel")
@@ -54,6 +54,7 @@ class Site:
     """Namespaces c1 (and c2), r, s, h, and what runs in them. Use open().
 
     state: the server's state directory. directory: for everything, logs among it; short, as it holds sockets.
+    command: what runs qtunnel as a daemon. life_limit: seconds after which a daemon is ended.
     """
 
     def __init__(self, lab: Namespaces, directory: Path, clients: Sequence[str], *, mtu: int) -> None:
@@ -62,6 +63,8 @@ class Site:
         self.state = directory / "state"
         self.r, self.s, self.h = lab.add("r"), lab.add("s"), lab.add("h")
         self.daemons: list[Daemon] = []
+        self.command: Sequence[str] = COMMAND
+        self.life_limit = LIFE_LIMIT
         self._clients: dict[str, Client] = {}
         self._named: set[Path] = set()
         self._server: Daemon | None = None
@@ -172,7 +175,7 @@ class Site:
 
     def daemon(self, host: Namespace, arguments: Sequence[str], *, log: str, owner: str) -> Daemon:
         """Start a qtunnel command that goes on; it is ended with the site."""
-        return self.start(host, [*COMMAND, *arguments], log=log, environment=self.environment(owner))
+        return self.start(host, [*self.command, *arguments], log=log, environment=self.environment(owner))
 
     def start(
         self,
@@ -190,6 +193,7 @@ class Site:
             log=self.directory / f"{log}.log",
             environment=environment,
             input_text=input_text,
+            life_limit=self.life_limit,
         )
         self.daemons.append(started)
         return started

@@ -65,3 +65,8 @@ def test_joining_loses_and_reorders_nothing_and_keeps_the_limits(sent: list[tupl
     for transmit in transmits:
         assert len(split(transmit)) <= MAX_SEGMENTS
         assert len(transmit.data) <= MAX_BYTES
+
+
+def test_a_batch_knows_its_datagrams() -> None:
+    assert Batch(b"aaabbbc", A, 3).datagrams() == [b"aaa", b"bbb", b"c"]
+    assert Batch(b"aaabbbc", A).datagrams() == [b"aaabbbc"]

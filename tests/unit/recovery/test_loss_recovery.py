@@ -329,3 +329,15 @@ def test_a_probe_timeout_says_how_large_the_largest_unanswered_packet_is() -> No
     timer = each.get_timer()
     assert timer is not None
     assert each.on_timeout(timer).largest_unanswered == 1350
+
+
+def test_lost_packets_are_told_by_the_runs_they_were_sent_in() -> None:
+    each = measured()
+    each.on_packets_sent(1, 4, SIZE, NOW + RTT)
+    each.on_packets_sent(5, 4, SIZE, NOW + RTT)
+    assert [run.first for run in each.runs_from(2)] == [5]
+    assert [run.first for run in each.runs_from(1)] == [1, 5]
+    assert each.runs_from(9) == []
+    result = each.on_ack_received([(8, 8), (1, 1)], 0.0, NOW + 2 * RTT)
+    assert [(run.first, mask) for run, mask in result.lost_runs] == [(1, 0b1110), (5, 0b0001)]
+    assert result.lost == 4
