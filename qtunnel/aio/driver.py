@@ -48,9 +48,13 @@ class Core(Protocol):
 
 
 class FileTunEdge(TunEdge, Protocol):
-    """A TunEdge with a descriptor to wait on. detached: the device was deleted behind our back."""
+    """A TunEdge with a descriptor to wait on. detached: the device was deleted behind our back.
+
+    has_more: the next read_burst gives packets, whether or not the descriptor is readable.
+    """
 
     detached: bool
+    has_more: bool
 
     def fileno(self) -> int: ...  # noqa: D102
 
@@ -245,6 +249,11 @@ class Driver:
         elif self._tun.detached:
             self._read_tun(False)  # the descriptor stays readable for ever
 
+    def _take_more(self, tun: FileTunEdge) -> None:
+        """Take what the last read of the TUN left, unless the room for it has gone meanwhile."""
+        if self._tun_read and tun is self._tun and tun.has_more:
+            self._tun_readable()
+
     def _timer_due(self) -> None:
         if self._closed:
             return
@@ -325,6 +334,8 @@ class Driver:
         if self._tun is None:
             return
         wanted = wanted and not self._tun.detached
+        if wanted and self._tun.has_more:
+            self._loop.call_soon(self._take_more, self._tun)
         if wanted == self._tun_read:
             return
         self._tun_read = wanted

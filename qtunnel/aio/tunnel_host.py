@@ -69,6 +69,7 @@ class TunnelHost:
             "packets_read": self.tun.packets_read,
             "packets_written": self.tun.packets_written,
             **asdict(self.tun.counters),
+            "refused": dict(self.tun.refused),
             "coalesces_tcp": self.tun.coalesces_tcp,
             "coalesces_udp": self.tun.coalesces_udp,
         }

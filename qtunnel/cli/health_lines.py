@@ -77,6 +77,9 @@ def _tun_offload(counters: object) -> str:
     ):
         share = _share(as_number(counters.get(part)), as_number(counters.get(whole)))
         parts += [f"{share:.0%} {words}"] if share is not None else []
+    refused = counters.get("refused")
+    if isinstance(refused, dict) and refused:
+        parts.append(f"refused by the kernel: {', '.join(refused)}")
     return ", ".join(parts)
 
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from qtunnel.burst import MAX_BURST
+from qtunnel.burst import MAX_BURST, MAX_READ
 from qtunnel.errors import SystemSetupError
 from qtunnel.flow_runs import LEAST_FLOW
 from qtunnel.linux.coalescing import SuperPacket, coalesce, coalesce_flow
@@ -53,7 +53,7 @@ _MAX_SUPER_PACKETS: Final = 4
 """Read in one burst. More would keep what the peer has to say waiting."""
 _MAX_REFUSALS: Final = 4
 """After so many in a row an offload is taken for one that does not work."""
-_MEANS_NO: Final = frozenset((errno.EINVAL, errno.EIO, errno.EOPNOTSUPP))
+_MEANS_NO: Final = frozenset((errno.EINVAL, errno.EIO, errno.EMSGSIZE, errno.EOPNOTSUPP))
 
 
 @dataclass(slots=True)
@@ -78,6 +78,8 @@ class Tun:
 
     name: the interface as the kernel named it. detached: the interface was deleted; there is nothing to read any
     more and the owner should close it. read_errors, write_errors: how often the kernel refused, by errno.
+    refused: offloads that are done without, by name: as the kernel said no, at first or some times in a row.
+    has_more: packets of the last read are kept, which the descriptor knows nothing of.
     packets_read, packets_written: of all kinds, super-packets counted as what they hold.
     coalesces_tcp, coalesces_udp: whether neighbours are written together; False for good once that did not work.
     """
@@ -88,6 +90,7 @@ class Tun:
         "_fd",
         "_has_vnet_header",
         "_incomplete",
+        "_kept",
         "_refused_reads",
         "_refused_writes",
         "_segmenter",
@@ -96,10 +99,12 @@ class Tun:
         "coalesces_udp",
         "counters",
         "detached",
+        "has_more",
         "name",
         "packets_read",
         "packets_written",
         "read_errors",
+        "refused",
         "write_errors",
     )
 
@@ -119,6 +124,9 @@ class Tun:
         self._segmenter = Segmenter()
         self._singles: list[bytes] = []  # single packets of the burst that is being read
         self._incomplete: list[tuple[int, bytes]] = []  # index of one of them, and its virtio_net_hdr
+        self.refused: Counter[str] = Counter()
+        self._kept: list[Packets] = []
+        self.has_more = False
         self._buffer = memoryview(bytearray(_MAX_PACKET + (VNET_HEADER_SIZE if has_vnet_header else 0)))
         self._buffers = [self._buffer]
 
@@ -141,6 +149,8 @@ class Tun:
         try:
             granted, has_vnet_header = _attach(fd, name, offload=offload)
             tun = cls(fd, granted, has_vnet_header=has_vnet_header)
+            if offload and not has_vnet_header:
+                tun.refused["vnet_hdr"] += 1
             if has_vnet_header:
                 tun._take_super_packets()
             if mtu is not None:
@@ -163,8 +173,24 @@ class Tun:
     def read_burst(self) -> list[Packets]:
         """Return about MAX_BURST packets, in groups in order; empty when nothing waits or the interface is gone.
 
-        At most MAX_READ, where the kernel keeps to MAX_SEGMENTS. Errors are counted, never raised.
+        At most MAX_READ: what a super-packet of more than MAX_SEGMENTS has beyond that is kept for the next call,
+        which is due when there is room for it (has_more). Errors are counted, never raised.
         """
+        groups, self._kept = self._kept, []
+        if not groups:
+            groups = self._read_groups()
+            self.packets_read += sum(map(len, groups))
+        room = MAX_READ
+        for at, group in enumerate(groups):
+            if len(group) > room:
+                self._kept = [group[room:], *groups[at + 1 :]]
+                groups = [*groups[:at], group[:room]] if room else groups[:at]
+                break
+            room -= len(group)
+        self.has_more = bool(self._kept)
+        return groups
+
+    def _read_groups(self) -> list[Packets]:
         groups: list[Packets] = []
         count = 0
         before = self.counters.super_packets_read
@@ -190,7 +216,6 @@ class Tun:
             if count >= MAX_BURST:
                 break
         self._end_singles(groups)
-        self.packets_read += sum(map(len, groups))
         return groups
 
     def _read(self) -> int:
@@ -202,7 +227,7 @@ class Tun:
         except OSError as error:
             self._on_error(error, self.read_errors)
             # The kernel has dropped one packet that it could not describe. It may well have others.
-            if error.errno != errno.EINVAL or not self._has_vnet_header:
+            if error.errno not in _MEANS_NO or not self._has_vnet_header:
                 return 0
             self._on_bad_frame()
             return -1
@@ -263,6 +288,7 @@ class Tun:
         self._refused_reads += 1
         if self._refused_reads == _MAX_REFUSALS:
             logger.warning("%s: reading many packets at once does not work; one by one from now on", self.name)
+            self.refused["reads"] += 1
             try:
                 fcntl.ioctl(self._fd, _TUNSETOFFLOAD, 0)
             except OSError as error:
@@ -336,6 +362,7 @@ class Tun:
             self.coalesces_udp = False
         else:
             self.coalesces_tcp = False
+        self.refused["writes of UDP" if is_udp else "writes of TCP"] += 1
         logger.warning(
             "%s: the kernel refuses many %s packets at once (%s); writing one by one from now on",
             self.name,
@@ -345,13 +372,19 @@ class Tun:
 
     def _take_super_packets(self) -> None:
         """Tell the kernel what it may leave to us, as much as it knows of."""
+        refusal: OSError | None = None
         for offloads in (_TUN_F_CSUM | _TUN_F_TSO | _TUN_F_USO, _TUN_F_CSUM | _TUN_F_TSO, _TUN_F_CSUM):
             try:
                 fcntl.ioctl(self._fd, _TUNSETOFFLOAD, offloads)
             except OSError as error:
-                logger.info("%s: no offloads %#x (%s)", self.name, offloads, error.strerror)
+                refusal = error
             else:
                 break
+        else:
+            offloads = 0
+        if refusal is not None:
+            self.refused["offloads"] += 1
+            logger.info("%s: offloads %#x and no more (%s)", self.name, offloads, refusal.strerror)
         # No lower limit, and none in bytes, though 46 segments of an inner MTU of 1382 are all that one segmented
         # send takes: a LAN's super-packets have up to 49, and the kernel cuts what is above a limit into single
         # packets. That cost 5.5 us a packet instead of 3.8, where local senders gained 0.3 us.
@@ -359,6 +392,7 @@ class Tun:
             with Netlink() as netlink:
                 netlink.set_link(netlink.link(self.name).index, gso_max_segments=MAX_SEGMENTS)
         except OSError as error:
+            self.refused["gso_max_segs"] += 1
             logger.info("%s: super-packets may have any number of segments (%s)", self.name, error.strerror)
 
     def _on_error(self, error: OSError, counter: Counter[int]) -> None:
@@ -370,14 +404,18 @@ class Tun:
 
 def _attach(fd: int, name: str, *, offload: bool) -> tuple[str, bool]:
     """Make the interface; return its name and whether each packet has a virtio_net_hdr."""
+    refusal: OSError | None = None
     for flags in (_IFF_VNET_HDR, 0) if offload else (0,):
         request = struct.pack("16sH22x", name.encode(), _IFF_TUN | _IFF_NO_PI | flags)
         try:
             granted = fcntl.ioctl(fd, _TUNSETIFF, request)
         except OSError as error:
-            if flags and error.errno == errno.EINVAL:
-                continue  # of a kernel without it, or for a name that is not valid: then again
+            if flags and error.errno in _MEANS_NO:
+                refusal = error  # of a kernel without it, or for a name that is not valid: then again
+                continue
             raise _attach_error(error, name) from error
+        if refusal is not None:
+            logger.info("%s: no virtio_net_hdr (%s): one packet at a time", name, refusal.strerror)
         return granted[:16].rstrip(b"\0").decode(), bool(flags)
     raise AssertionError("the last attempt returns or raises")
 

@@ -47,7 +47,7 @@ class Refusing:
 
 
 @pytest.mark.parametrize("version", [4, 6])
-@pytest.mark.parametrize("code", [errno.EINVAL, errno.EIO])
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EIO, errno.EMSGSIZE])
 def test_super_packets_refused_in_the_middle_of_a_transfer_cost_no_packet_and_are_given_up(
     version: int, code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -62,6 +62,7 @@ def test_super_packets_refused_in_the_middle_of_a_transfer_cost_no_packet_and_ar
     assert not writer.coalesces_tcp
     assert writer.coalesces_udp
     assert not writer.write_errors
+    assert writer.refused == {"writes of TCP": 1}
     assert [record.message for record in caplog.records if "tun:" in record.message] == [
         f"tun: the kernel refuses many TCP packets at once ({os.strerror(code)}); writing one by one from now on"
     ]
@@ -81,15 +82,16 @@ def test_one_refused_super_packet_is_repeated_and_the_offload_kept(
     assert caplog.records == []
 
 
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EIO, errno.EMSGSIZE])
 def test_reads_that_fail_in_the_middle_of_a_transfer_turn_the_reading_of_super_packets_off(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A packet the kernel cannot describe is lost with its EINVAL; after some it is asked for plain ones."""
 
     def readv(fd: int, buffers: list[Any]) -> int:
         size = os.readv(fd, buffers)
         if fd == reader.fileno() and failing and buffers[0][1]:
-            raise OSError(errno.EINVAL, "Invalid argument")
+            raise OSError(code, os.strerror(code))
         return size
 
     fake = Refusing("nothing", 0, after=0, times=0)
@@ -105,7 +107,8 @@ def test_reads_that_fail_in_the_middle_of_a_transfer_turn_the_reading_of_super_p
         hosts.transfer(0, 4, 5_000_000, 300_000)
     assert forwarder.wrong == forwarder.refused == 0
     assert reader.counters.super_packets_read == before
-    assert 4 <= reader.read_errors[errno.EINVAL] < 20
+    assert 4 <= reader.read_errors[code] < 20
+    assert reader.refused == {"reads": 1}
     assert sum("one by one from now on" in record.message for record in caplog.records) == 1
 
 
@@ -128,31 +131,38 @@ class Fcntl:
 TUNSETIFF, TUNSETOFFLOAD = 0x400454CA, 0x400454D0
 
 
-def test_a_kernel_without_vnet_hdr_gets_plain_packets(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EIO, errno.EMSGSIZE])
+def test_a_kernel_without_vnet_hdr_gets_plain_packets(
+    code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def refused(request: int, argument: Any) -> bool:
         return request == TUNSETIFF and bool(struct.unpack_from("16xH", argument)[0] & 0x4000)
 
-    monkeypatch.setattr(tun_module, "fcntl", Fcntl(ioctl_that_refuses(errno.EINVAL, refused)))
-    with pair() as (hosts, forwarder):
+    monkeypatch.setattr(tun_module, "fcntl", Fcntl(ioctl_that_refuses(code, refused)))
+    with caplog.at_level(logging.INFO, "qtunnel.linux.tun"), pair() as (hosts, forwarder):
         hosts.transfer(0, 4, 3_000_000, 100_000)
     assert forwarder.wrong == forwarder.refused == 0
     assert forwarder.longest_burst <= MAX_BURST
     for tun in hosts.tuns:
         assert not tun.coalesces_tcp
         assert tun.counters == tun_module.TunCounters()
+        assert tun.refused == {"vnet_hdr": 1}
+    assert sum("no virtio_net_hdr" in record.message for record in caplog.records) == 2
 
 
-@pytest.mark.parametrize("code", [errno.EINVAL, errno.EIO, errno.EPERM])
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EIO, errno.EMSGSIZE, errno.EPERM])
 def test_a_kernel_that_takes_super_packets_but_gives_none_still_takes_them(
-    code: int, monkeypatch: pytest.MonkeyPatch
+    code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ioctl = ioctl_that_refuses(code, lambda request, _: request == TUNSETOFFLOAD)
     monkeypatch.setattr(tun_module, "fcntl", Fcntl(ioctl))
-    with pair() as (hosts, forwarder):
+    with caplog.at_level(logging.INFO, "qtunnel.linux.tun"), pair() as (hosts, forwarder):
         hosts.transfer(0, 4, 3_000_000, 100_000)
     assert forwarder.wrong == forwarder.refused == 0
     assert hosts.tuns[0].counters.super_packets_read == 0
     assert hosts.tuns[1].counters.coalesced_writes > 10
+    assert hosts.tuns[0].refused == hosts.tuns[1].refused == {"offloads": 1}
+    assert sum("offloads 0x0 and no more" in record.message for record in caplog.records) == 2
 
 
 def test_a_kernel_without_uso_gives_super_packets_of_tcp_alone(monkeypatch: pytest.MonkeyPatch) -> None:

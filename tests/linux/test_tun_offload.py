@@ -70,7 +70,7 @@ class Router:
         for frame in frames:
             assert os.write(self.inside.fileno(), frame) == len(frame)
         found: list[bytes] = []
-        while select.select([by], [], [], 30.0 if len(found) < expected else 0.02)[0]:
+        while by.has_more or select.select([by], [], [], 30.0 if len(found) < expected else 0.02)[0]:
             packets = flatten(by.read_burst())
             found += [each for each in packets if (each[9] if each[0] >> 4 == 4 else each[6]) == protocol]
         return found

@@ -123,10 +123,15 @@ class Forwarder:
     def _run(self) -> None:
         while not self._stop.is_set():
             for tun in select.select(list(self._peers), [], [], 0.1)[0]:
-                packets = flatten(tun.read_burst())
-                self.longest_burst = max(self.longest_burst, len(packets))
-                self.wrong += sum(not is_right(packet) for packet in packets)
-                self.refused += len(packets) - self._peers[tun].write_burst(packets)
+                self._pass_on(tun)
+                while tun.has_more:
+                    self._pass_on(tun)
+
+    def _pass_on(self, tun: Tun) -> None:
+        packets = flatten(tun.read_burst())
+        self.longest_burst = max(self.longest_burst, len(packets))
+        self.wrong += sum(not is_right(packet) for packet in packets)
+        self.refused += len(packets) - self._peers[tun].write_burst(packets)
 
 
 class Pair:

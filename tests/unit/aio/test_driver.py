@@ -121,6 +121,7 @@ class FakeTun:
 
     def __init__(self) -> None:
         self.segments = 1
+        self.kept: list[bytes] = []
         self.taken: int | None = None
         self.written: list[bytes] = []
         self.detached = False
@@ -131,13 +132,17 @@ class FakeTun:
         return self._ours.fileno()
 
     def read_burst(self) -> list[list[bytes]]:
-        packets: list[bytes] = []
+        packets, self.kept = self.kept, []
         while len(packets) < 64:
             try:
                 packets += [self._ours.recv(2000)] * self.segments
             except BlockingIOError:
                 break
         return [packets] if packets else []
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self.kept)
 
     def write_burst(self, packets: list[bytes]) -> int:
         taken = len(packets) if self.taken is None else min(self.taken, len(packets))
@@ -419,3 +424,28 @@ async def test_a_tun_that_was_deleted_is_not_read_for_ever(bench: Bench, monkeyp
     bench.driver.flush()
     await turns(20)
     assert reads == 1
+
+
+async def test_what_a_read_left_is_taken_without_the_descriptor_and_only_when_there_is_room(bench: Bench) -> None:
+    bench.driver.start()
+    bench.core.has_room = False
+    bench.tun.kept = [b"kept"]
+    bench.driver.flush()
+    await turns()
+    assert bench.core.bursts == []
+    bench.core.has_room = True
+    bench.driver.flush()
+    bench.driver.flush()
+    await turns()
+    assert bench.core.bursts == [[b"kept"]]
+
+
+async def test_what_a_read_left_stays_when_the_room_went_before_its_turn(bench: Bench) -> None:
+    bench.driver.start()
+    bench.tun.kept = [b"kept"]
+    bench.driver.flush()
+    bench.core.has_room = False
+    bench.driver.flush()
+    await turns()
+    assert bench.core.bursts == []
+    assert bench.tun.kept == [b"kept"]

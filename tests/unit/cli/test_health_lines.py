@@ -38,10 +38,14 @@ def test_the_event_loop_shows_how_late_it_was() -> None:
 
 
 def test_shares_of_the_offloads_are_shown() -> None:
-    tun = {"segments_read": 90, "packets_read": 100, "packets_coalesced": 0, "packets_written": 50}
+    tun: dict[str, Any] = {"segments_read": 90, "packets_read": 100, "packets_coalesced": 0, "packets_written": 50}
+    tun["refused"] = {"offloads": 1}
     socket = {"local": "0.0.0.0:443", "receive_buffer": 4096, "send_buffer": 4096, "gso_share": 0.97, "gro": False}
     lines = health_lines({"tun_offload": tun, "sockets": [socket]})
-    assert lines["TUN offload"] == "90 packets in them, 90% of the packets read, 0% of those written"
+    assert (
+        lines["TUN offload"]
+        == "90 packets in them, 90% of the packets read, 0% of those written, refused by the kernel: offloads"
+    )
     assert lines["sockets"] == "0.0.0.0:443, buffers 4.1 kB/4.1 kB, 97% sent in batches (GSO), no GRO"
 
 

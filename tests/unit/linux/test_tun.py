@@ -172,6 +172,29 @@ def test_a_burst_has_no_more_than_four_super_packets(framed: tuple[Tun, socket.s
     assert len(flatten(tun.read_burst())) == 6
 
 
+@pytest.mark.parametrize("before", [0, 1, MAX_BURST - 1])
+def test_a_super_packet_of_any_number_of_segments_is_given_out_by_and_by(
+    framed: tuple[Tun, socket.socket], before: int
+) -> None:
+    """Where gso_max_segs could not be set, or a guest's kernel has not counted the segments."""
+    tun, other = framed
+    payload = os.urandom(300 * 100)
+    for _ in range(before):
+        other.send(bytes(10) + b"single")
+    other.send(super_packet(payload, 100))
+    other.send(bytes(10) + b"after")
+    expected = [b"single"] * before + stream(payload, 100) + [b"after"]
+    found: list[bytes] = []
+    while len(found) < len(expected):
+        packets = flatten(tun.read_burst())
+        assert 0 < len(packets) <= MAX_READ
+        found += packets
+        assert tun.has_more is (len(found) < before + 300)
+    assert found == expected
+    assert tun.packets_read == len(expected)
+    assert tun.read_burst() == []
+
+
 def test_frames_that_make_no_sense_are_dropped_and_counted_and_the_rest_is_read(
     framed: tuple[Tun, socket.socket],
 ) -> None:
