@@ -445,6 +445,7 @@ class PathMtuDiscovery:
         self._story.add(now, self.size, f"no black hole: {reason}")
         self._events.append(Acquitted(time=now, size=trial.size, reason=reason))
         self._detector.acquit(now)
+        self._end_search_if_complete(now)
 
     def _judge(self, now: float) -> None:
         if self._detector.is_convicted:

@@ -55,8 +55,10 @@ class Driver:
         """Acknowledge what got through, and declare the rest lost."""
         arrived = [number for number, packet in probes if packet.size <= self.limit and not self.loses(packet)]
         lost = [number for number, _ in probes if number not in arrived]
-        self.discovery.on_probes_acked(arrived, self.now)
-        self.discovery.on_probes_lost(lost, self.now)
+        if arrived:
+            self.discovery.on_probes_acked(arrived, self.now)
+        if lost:
+            self.discovery.on_probes_lost(lost, self.now)
         self.take_events()
 
     def take_events(self) -> None:

@@ -228,6 +228,19 @@ def test_dpl_38_a_black_hole_during_the_search_is_found_too() -> None:
     assert driver.discovery.size == 1300
 
 
+def test_dpl_37_a_search_whose_last_probe_is_lost_during_a_trial_ends_with_the_acquittal() -> None:
+    driver = Driver(limit=1471)
+    driver.confirm()
+    driver.until(lambda: driver.discovery.size == 1471)
+    last = driver.send()
+    driver.lose_packets()
+    driver.now += RTT
+    driver.answer(last)
+    assert driver.discovery.state is State.SEARCHING
+    driver.round_trip()
+    assert driver.discovery.state is State.SEARCH_COMPLETE
+
+
 def test_dpl_43_a_path_whose_size_goes_up_and_down_is_looked_at_ever_less_often() -> None:
     driver = Driver(PathMtuConfig(raise_interval=10.0), limit=1472).found()
     waits = []

@@ -66,6 +66,29 @@ class AnyCaller:
         assert timer is not None or not discovery.is_holding
         self.check()
 
+    def find(self, limit: int) -> None:
+        """Let the network work from now on: then the search comes to an end."""
+        discovery = self.discovery
+        discovery.on_confirmed(self.now)
+        discovery.on_probes_lost(self.numbers, self.now)
+        for _ in range(300):
+            timer = discovery.get_timer()
+            if discovery.state is State.SEARCH_COMPLETE and not discovery.is_suspicious:
+                break
+            self.now = max(timer, self.now) if timer is not None else self.now
+            discovery.handle_timer(self.now)
+            answers = []
+            for packet in discovery.packets_to_send(self.now, 100_000):
+                if packet.is_probe:
+                    self.numbers.append(len(self.numbers))
+                    discovery.on_probe_sent(self.numbers[-1], packet, self.now)
+                    answers.append((self.numbers[-1], packet.size <= limit))
+            self.now += 0.1
+            for number, arrived in answers:
+                (discovery.on_probes_acked if arrived else discovery.on_probes_lost)([number], self.now)
+            self.check()
+        assert (discovery.state, discovery.is_suspicious) == (State.SEARCH_COMPLETE, False)
+
     def check_packet(self, packet: ProbePacket) -> None:
         assert 0 < packet.size <= self.config.most
         assert packet.is_probe or packet.size <= self.discovery.size
@@ -113,6 +136,7 @@ def test_dpl_01_whatever_happens_ordinary_packets_stay_within_the_size_and_nothi
     caller = AnyCaller(config, random.Random(seed))
     for _ in range(STEPS):
         caller.step()
+    caller.find(limit=max(config.base, 1333))
 
 
 @settings(max_examples=60)
