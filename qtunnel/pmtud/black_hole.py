@@ -25,16 +25,15 @@ CALM: Final = 30.0
 HINT_PAUSE: Final = 1.0
 MAX_HINT_PAUSE: Final = 64.0
 """Seconds between suspicions that ICMP messages alone may raise; twice as long after each that was wrong."""
-VOID_AFTER: Final = 3
-"""Probe timeouts after which a pair without an answer says nothing."""
+COMPANIONS: Final = 2
+"""Small packets of a pair. One of them has to arrive: where losses are frequent one alone is often lost too."""
 
 
 class BlackHoleDetector:
     """Sizes in bytes of UDP payload, times in seconds.
 
     trial: the question being put; None: there is no suspicion. below: the search for what still gets through;
-    it begins with the second pair, as most suspicions end with the first. hold_until: no large ordinary packets
-    before, so that the queue they made drains.
+    it begins with the second pair, as most suspicions end with the first.
     """
 
     __slots__ = (
@@ -42,13 +41,13 @@ class BlackHoleDetector:
         "_hint",
         "_hint_allowed_at",
         "_hint_pause",
+        "_holds",
         "_last_false_alarm",
         "_probes",
         "_trips",
         "_version",
         "below",
         "evidence",
-        "hold_until",
         "trial",
     )
 
@@ -64,7 +63,17 @@ class BlackHoleDetector:
         self.evidence = Evidence()
         self.trial: Trial | None = None
         self.below = ParallelSearch(base, base, version)
-        self.hold_until: float | None = None
+        self._holds = False
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether large ordinary packets have to wait.
+
+        Before the first pair, so that a queue they made drains; and from the first pair on that spoke against the
+        path, as they would be lost, or make the next pair be lost.
+        """
+        trial = self.trial
+        return self._holds or (trial is not None and trial.speaks_against)
 
     # What raises suspicion
 
@@ -109,7 +118,7 @@ class BlackHoleDetector:
         """Begin a trial. is_silent: nothing was sent or answered for a while, so no queue of ours is left."""
         evidence = self.evidence
         queued = 0.0 if is_silent else self._trips.queued
-        self.hold_until = now + queued if queued else None
+        self._holds = queued > 0
         self.below = ParallelSearch(self._base, size - 1, self._version)
         if self._hint is not None and self._base < self._hint < size:
             self.below.suggest(self._hint)
@@ -128,11 +137,11 @@ class BlackHoleDetector:
         trial = self.trial
         if trial is None or now < trial.next_pair:
             return []
-        self.hold_until = None
-        pair = trial.start_pair(now, self._trips.shortest)
+        self._holds = False
+        pair = trial.start_pair(now, self._trips.shortest, self._trips.smoothed)
         packets = [
             ProbePacket(trial.size, Purpose.PAIR, pair),
-            ProbePacket(SMALL_SIZE, Purpose.COMPANION, pair),
+            *(ProbePacket(SMALL_SIZE, Purpose.COMPANION, pair) for _ in range(COMPANIONS)),
         ]
         below = self.below
         if len(trial.pairs) > 1 and not self._probes.waits_for(below):
@@ -149,8 +158,8 @@ class BlackHoleDetector:
     def on_probe_acked(self, probe: SentProbe, now: float) -> bool:
         """Take a probe that arrived. Return whether that acquits."""
         if probe.packet.purpose is Purpose.COMPANION:
-            if probe.pair is not None:
-                probe.pair.companion_acked = now
+            if probe.pair is not None and self.trial is not None:
+                self.trial.on_companion_acked(probe.pair, now)
             return False
         if self.trial is not None and probe.pair in self.trial.pairs:
             # It may have left at the moment suspicion began.
@@ -173,9 +182,9 @@ class BlackHoleDetector:
         pair = probe.pair
         if pair is None:
             return
-        if probe.packet.purpose is Purpose.COMPANION or probe.is_excused:
+        if probe.is_excused:
             pair.is_void = True
-        else:
+        elif probe.packet.purpose is Purpose.PAIR:
             pair.probe_lost = True
 
     def on_refused(self) -> None:
@@ -208,7 +217,7 @@ class BlackHoleDetector:
 
     def _end(self) -> None:
         self.trial = None
-        self.hold_until = None
+        self._holds = False
         self._hint = None
 
     def excuse(self, now: float) -> None:

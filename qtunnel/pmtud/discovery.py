@@ -137,8 +137,8 @@ class PathMtuDiscovery:
 
     @property
     def is_holding(self) -> bool:
-        """Whether ordinary packets larger than `base` have to wait: a queue that may be full is to drain first."""
-        return self._detector.hold_until is not None
+        """Whether ordinary packets larger than `base` have to wait: they may get lost, or make others."""
+        return self._detector.is_holding
 
     @property
     def is_suspicious(self) -> bool:

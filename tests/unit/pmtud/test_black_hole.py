@@ -7,7 +7,6 @@ from qtunnel.pmtud.evidence import COUNT
 from qtunnel.pmtud.probes import SMALL_SIZE, ProbePacket, Purpose
 from qtunnel.pmtud.round_trips import RoundTrips
 from qtunnel.pmtud.sent_probes import SentProbe, SentProbes
-from qtunnel.pmtud.trial import Pair
 
 RTT = 0.1
 WINDOW = 100_000
@@ -54,25 +53,35 @@ def test_the_question_is_a_large_and_a_small_packet_and_then_smaller_sizes_too()
     assert [(each.size, each.purpose) for each in first] == [
         (1472, Purpose.PAIR),
         (SMALL_SIZE, Purpose.COMPANION),
+        (SMALL_SIZE, Purpose.COMPANION),
     ]
     assert detector.packets_to_send(10.05, WINDOW) == []
     second = detector.packets_to_send(10.0 + RTT, WINDOW)
-    assert {each.purpose for each in second[2:]} == {Purpose.SEARCH}
-    assert all(1200 < each.size < 1472 for each in second[2:])
+    assert {each.purpose for each in second[3:]} == {Purpose.SEARCH}
+    assert all(1200 < each.size < 1472 for each in second[3:])
 
 
 def test_under_suspicion_a_full_window_leaves_room_for_a_pair_and_three_probes() -> None:
     detector = suspected()
-    assert len(detector.packets_to_send(10.0, 0)) == 2
-    assert 1 <= len(detector.packets_to_send(10.0 + RTT, 0)[2:]) <= 3
+    assert len(detector.packets_to_send(10.0, 0)) == 3
+    assert 1 <= len(detector.packets_to_send(10.0 + RTT, 0)[3:]) <= 3
 
 
 def test_a_queue_of_our_own_drains_first() -> None:
     detector = suspected(latest=0.3)
-    assert detector.hold_until == 10.0 + 0.2
+    assert detector.is_holding
     assert detector.packets_to_send(10.1, WINDOW) == []
     assert detector.packets_to_send(10.2, WINDOW) != []
-    assert detector.hold_until is None
+    assert not detector.is_holding
+
+
+def test_while_a_pair_speaks_against_the_path_large_packets_wait() -> None:
+    detector = suspected()
+    assert not detector.is_holding
+    convicting_pairs(detector, 1)
+    assert detector.is_holding
+    detector.acquit(10.3)
+    assert not detector.is_holding
 
 
 def test_dpl_52_a_large_packet_that_was_sent_later_and_arrives_acquits() -> None:
@@ -84,7 +93,7 @@ def test_dpl_52_a_large_packet_that_was_sent_later_and_arrives_acquits() -> None
 
 def test_dpl_52_the_large_packet_of_a_pair_acquits_even_if_it_left_when_suspicion_began() -> None:
     detector = suspected(now=10.0)
-    large, _ = detector.packets_to_send(10.0, WINDOW)
+    large, *_ = detector.packets_to_send(10.0, WINDOW)
     assert detector.on_probe_acked(sent(large, 10.0), 10.1)
 
 
@@ -142,12 +151,15 @@ def test_a_stall_voids_the_pairs_under_way() -> None:
     assert detector.get_timer() == 12.0 + RTT
 
 
-def test_a_pair_whose_small_packet_was_lost_is_void() -> None:
+def test_one_of_the_two_small_packets_is_enough() -> None:
     detector = suspected()
-    _, small = detector.packets_to_send(10.0, WINDOW)
-    detector.on_pair_lost(sent(small, 10.0))
-    assert isinstance(small.owner, Pair)
-    assert small.owner.is_void
+    assert detector.trial is not None
+    large, lost, arrived = detector.packets_to_send(10.0, WINDOW)
+    detector.on_pair_lost(sent(lost, 10.0))
+    detector.on_pair_lost(sent(large, 10.0))
+    assert detector.trial.count(RTT) == 0
+    detector.on_probe_acked(sent(arrived, 10.0), 10.1)
+    assert detector.trial.count(RTT) == 1
 
 
 def test_dpl_43_after_a_false_alarm_more_losses_are_needed_until_it_is_calm() -> None:
@@ -187,4 +199,4 @@ def test_dpl_58_a_hint_is_the_first_smaller_size_to_be_asked_for() -> None:
 def test_dpl_31_when_the_path_is_gone_so_is_suspicion() -> None:
     detector = suspected()
     detector.stop()
-    assert (detector.trial, detector.hold_until, detector.get_timer()) == (None, None, None)
+    assert (detector.trial, detector.is_holding, detector.get_timer()) == (None, False, None)
