@@ -63,13 +63,20 @@ from qtunnel.pmtud.sizes import base_plpmtu
 from qtunnel.pmtud.states import TRANSITIONS, State, Trigger
 from qtunnel.pmtud.story import Step, Story
 
-__all__ = ["PathMtuDiscovery"]
+__all__ = ["PathMtuDiscovery", "earlier"]
 
 TRAILERS: Final = 2
 """Small packets after a flight of probes."""
 MAX_RAISE_BACKOFF: Final = 8
 """By which the raise timer grows at most on a path whose size goes up and down."""
 SEARCHES: Final = {"parallel": ParallelSearch, "sequential": SequentialSearch}
+
+
+def earlier(one: float | None, other: float | None) -> float | None:
+    """Return the earlier of two times; None is never."""
+    if one is None or (other is not None and other < one):
+        return other
+    return one
 
 
 class PathMtuDiscovery:
@@ -261,13 +268,13 @@ class PathMtuDiscovery:
 
     def get_timer(self) -> float | None:
         """Return when to call handle_timer and packets_to_send next; None: nothing is waited for."""
-        times = [self._detector.get_timer(), self._raise_at, self._wants_base_at]
-        oldest = self._probes.oldest_sent()
-        if oldest is not None:
-            times.append(oldest + PROBE_TIMER)
-        if self._detector.trial is None and self._wants_flight() and not self._blocked:
-            times.append(self._next_flight_at())
-        return min((time for time in times if time is not None), default=None)
+        due = earlier(earlier(self._detector.get_timer(), self._raise_at), self._wants_base_at)
+        if self._probes:
+            oldest = self._probes.oldest_sent()
+            due = earlier(due, None if oldest is None else oldest + PROBE_TIMER)
+        if self.state is State.SEARCHING and self._detector.trial is None and not self._blocked:
+            due = earlier(due, self._next_flight_at() if self._wants_flight() else None)
+        return due
 
     def handle_timer(self, now: float) -> None:
         """Take note that it is now; harmless at any time."""

@@ -9,6 +9,7 @@ from netlab.experiments.latency import Latency
 from netlab.experiments.many_clients import ManyClients
 from netlab.experiments.overhead import Overhead
 from netlab.experiments.own_traffic import OwnTraffic
+from netlab.experiments.pmtu_card import PmtuCard
 from netlab.experiments.shaped import Shaped
 from netlab.experiments.side_by_side import SideBySide
 from netlab.experiments.small_packets import SmallPackets
@@ -29,6 +30,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Shaped(),
         Latency(),
         SmallPackets(),
+        PmtuCard(),
     )
 }
 
