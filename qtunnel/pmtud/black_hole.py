@@ -69,11 +69,12 @@ class BlackHoleDetector:
     def is_holding(self) -> bool:
         """Whether large ordinary packets have to wait.
 
-        Before the first pair, so that a queue they made drains; and from the first pair on that spoke against the
-        path, as they would be lost, or make the next pair be lost.
+        Before the first pair, so that a queue they made drains; and once a pair has spoken against the path while
+        there is a queue, which would lose the small packets of the next pairs. Without one they are let go, even
+        to be lost: small packets may wait behind them.
         """
         trial = self.trial
-        return self._holds or (trial is not None and trial.speaks_against)
+        return self._holds or (trial is not None and self._trips.queued > 0 and trial.speaks_against)
 
     # What raises suspicion
 

@@ -38,37 +38,27 @@ All sizes are bytes of UDP payload. No call raises for what the network does.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Hashable, Iterable
 from typing import Final
 
+from qtunnel.pmtud.base_probe import BaseProbe
 from qtunnel.pmtud.black_hole import BlackHoleDetector
 from qtunnel.pmtud.config import MAX_PROBES, PROBE_TIMER, PathMtuConfig
-from qtunnel.pmtud.events import (
-    Acquitted,
-    Convicted,
-    PmtudEvent,
-    SearchEnded,
-    SizeChanged,
-    StateChanged,
-    Suspected,
-    Unusable,
-)
+from qtunnel.pmtud.events import Acquitted, Convicted, SearchEnded, Suspected, Unusable
 from qtunnel.pmtud.probes import SMALL_SIZE, ProbePacket, Purpose
+from qtunnel.pmtud.raise_timer import RaiseTimer
 from qtunnel.pmtud.round_trips import RoundTrips
 from qtunnel.pmtud.search import ParallelSearch
 from qtunnel.pmtud.sent_probes import SentProbe, SentProbes
 from qtunnel.pmtud.sequential import SequentialSearch
 from qtunnel.pmtud.sizes import base_plpmtu
-from qtunnel.pmtud.states import TRANSITIONS, State, Trigger
-from qtunnel.pmtud.story import Step, Story
+from qtunnel.pmtud.standing import Standing
+from qtunnel.pmtud.states import State, Trigger
 
 __all__ = ["PathMtuDiscovery", "earlier"]
 
 TRAILERS: Final = 2
 """Small packets after a flight of probes."""
-MAX_RAISE_BACKOFF: Final = 8
-"""By which the raise timer grows at most on a path whose size goes up and down."""
 SEARCHES: Final = {"parallel": ParallelSearch, "sequential": SequentialSearch}
 
 
@@ -79,63 +69,46 @@ def earlier(one: float | None, other: float | None) -> float | None:
     return one
 
 
-class PathMtuDiscovery:
+class PathMtuDiscovery(Standing):
     """The size of packets on one path: `size`, and how it comes to be known.
 
-    size: PLPMTU, the largest UDP payload ordinary packets may have. since: from when on; None: from the start.
-    base: BASE_PLPMTU. state: as RFC 8899 has it. probes_sent, probe_bytes, probes_lost, hints_ignored: counted
-    from the start.
+    base: BASE_PLPMTU. probes_sent, probe_bytes, probes_lost, hints_ignored: counted from the start.
     """
 
     __slots__ = (
-        "_base_losses",
+        "_base_probe",
         "_blocked",
         "_config",
-        "_convicted_at",
         "_detector",
-        "_events",
         "_last_flight",
         "_probes",
-        "_raise_at",
-        "_raise_backoff",
+        "_raise_timer",
         "_search",
-        "_story",
         "_trips",
         "_trusted_from",
-        "_wants_base_at",
         "base",
         "hints_ignored",
         "probe_bytes",
         "probes_lost",
         "probes_sent",
-        "since",
-        "size",
-        "state",
     )
 
     def __init__(self, config: PathMtuConfig) -> None:
+        super().__init__(config.start, config.version)
         self._config = config
-        self._events: deque[PmtudEvent] = deque()
-        self._story = Story(config.version)
         self._trips = RoundTrips()
         self._probes = SentProbes()
         self.base = config.base
-        self.size = config.start
-        self.since: float | None = None
-        self.state = State.DISABLED
         self.probes_sent = 0
         self.probe_bytes = 0
         self.probes_lost = 0
         self.hints_ignored = 0
         self._detector = BlackHoleDetector(self.base, config.version, self._trips, self._probes)
         self._search = self._new_search(self.base)
-        self._base_losses = 0
-        self._wants_base_at: float | None = None
+        self._base_probe = BaseProbe()
+        self._raise_timer = RaiseTimer(config.raise_interval)
         self._last_flight = float("-inf")
         self._blocked = False
-        self._raise_at: float | None = None
-        self._raise_backoff = 1
-        self._convicted_at: float | None = None
         # Probes sent before say nothing: the path was another one then.
         self._trusted_from = float("-inf")
 
@@ -152,19 +125,6 @@ class PathMtuDiscovery:
         """Whether a black hole is suspected and not yet confirmed."""
         return self._detector.trial is not None
 
-    @property
-    def story(self) -> tuple[Step, ...]:
-        """What happened last, oldest first, and the size it led to; a bounded record."""
-        return self._story.steps
-
-    def why(self, now: float) -> list[str]:
-        """Return in sentences how the present size came about, oldest first. They name link MTUs."""
-        return self._story.tell(now)
-
-    def next_event(self) -> PmtudEvent | None:
-        """Return what happened next, None when that is all."""
-        return self._events.popleft() if self._events else None
-
     # The path
 
     def on_confirmed(self, now: float, *, carried: int | None = None) -> None:
@@ -175,7 +135,7 @@ class PathMtuDiscovery:
         """
         config = self._config
         if config.told is not None:
-            self._story.add(now, self.size, f"the link MTU was told: {self._story.name(self.size)}")
+            self._say(f"the link MTU was told: {self._story.name(self.size)}", now)
             return
         if self.state is not State.DISABLED:
             return
@@ -183,7 +143,7 @@ class PathMtuDiscovery:
         if (base_plpmtu(config.version) if carried is None else carried) >= self.base:
             self._begin_search(now)
         else:
-            self._wants_base_at = now
+            self._base_probe.ask(now)
 
     def on_path_lost(self, now: float) -> None:
         """Stop: the path was abandoned, or nothing gets through any more. on_confirmed begins anew."""
@@ -191,8 +151,8 @@ class PathMtuDiscovery:
             self._enter(Trigger.PATH_LOST, now)
         self._probes.clear()
         self._detector.stop()
-        self._raise_at = self._wants_base_at = None
-        self._base_losses = 0
+        self._raise_timer.stop()
+        self._base_probe.stop()
         self._trusted_from = now
         if self._config.told is None:
             self._set_size(self.base, now, "the path was lost")
@@ -214,14 +174,14 @@ class PathMtuDiscovery:
     def packets_to_send(self, now: float, window: int) -> list[ProbePacket]:
         """Return what is to be sent now, in order; mostly nothing. window: bytes that congestion control allows.
 
-        Under suspicion it may be more than the window, which lost packets fill: one pair of packets and at most
+        Under suspicion it may be more than the window, which lost packets fill: a pair, and with it at most
         three probes in a round trip.
         """
         self._blocked = False
         if self._detector.trial is not None:
             packets = self._detector.packets_to_send(now, window)
-        elif self._wants_base_at is not None:
-            packets = self._base_probe(now)
+        elif self._base_probe.due_at is not None:
+            packets = self._ask_for_base(now)
         elif self._wants_flight() and now >= self._next_flight_at():
             packets = self._flight(now, window)
         else:
@@ -232,12 +192,9 @@ class PathMtuDiscovery:
                 self.probe_bytes += packet.size
         return packets
 
-    def _base_probe(self, now: float) -> list[ProbePacket]:
-        assert self._wants_base_at is not None
-        if now < self._wants_base_at:
+    def _ask_for_base(self, now: float) -> list[ProbePacket]:
+        if not self._base_probe.take(now):
             return []
-        # Should nobody say what became of it, it is sent again after this.
-        self._wants_base_at = now + PROBE_TIMER
         return [ProbePacket(self.base, Purpose.BASE), *self._trailers()]
 
     def _flight(self, now: float, window: int) -> list[ProbePacket]:
@@ -246,8 +203,7 @@ class PathMtuDiscovery:
             self._blocked = True
             return []
         self._last_flight = now
-        asked = self._story.names(sizes)
-        self._story.add(now, self.size, f"flight {self._search.flights} asked for link MTU {asked}")
+        self._say(f"flight {self._search.flights} asked for link MTU {self._story.names(sizes)}", now)
         return [*(ProbePacket(size, Purpose.SEARCH, self._search) for size in sizes), *self._trailers()]
 
     @staticmethod
@@ -268,7 +224,7 @@ class PathMtuDiscovery:
 
     def get_timer(self) -> float | None:
         """Return when to call handle_timer and packets_to_send next; None: nothing is waited for."""
-        due = earlier(earlier(self._detector.get_timer(), self._raise_at), self._wants_base_at)
+        due = earlier(self._detector.get_timer(), earlier(self._raise_timer.due_at, self._base_probe.due_at))
         if self._probes:
             oldest = self._probes.oldest_sent()
             due = earlier(due, None if oldest is None else oldest + PROBE_TIMER)
@@ -284,10 +240,9 @@ class PathMtuDiscovery:
         reason = self._detector.on_timer(now)
         if reason is not None:
             self._suspect(reason, now)
-        if self._raise_at is not None and now >= self._raise_at:
-            self._raise_at = None
+        if self._raise_timer.take(now):
             self._search.look_again()
-            self._story.add(now, self.size, "the raise timer expired: the path may carry more by now")
+            self._say("the raise timer expired: the path may carry more by now", now)
             self._enter(Trigger.RAISE_TIMER, now)
 
     # What became of it
@@ -299,7 +254,7 @@ class PathMtuDiscovery:
             if probe is None or probe.time_sent < self._trusted_from:
                 continue
             if self._detector.on_probe_acked(probe, now):
-                self._acquit(f"a probe of link MTU {self._story.name(probe.packet.size)} arrived", now)
+                self._acquit(f"a probe of {self._name(probe.packet.size)} arrived", now)
             if probe.packet.purpose is not Purpose.COMPANION:
                 self._on_proved(probe.packet.size, now)
         self._judge(now)
@@ -310,8 +265,7 @@ class PathMtuDiscovery:
             return
         if self.state in (State.BASE, State.ERROR):
             if size >= self.base:
-                self._wants_base_at = None
-                self._base_losses = 0
+                self._base_probe.stop()
                 self._search.on_acked(size)
                 self._enter(Trigger.BASE_ACKED, now)
                 self._raise_to(self._search.low, now)
@@ -320,7 +274,7 @@ class PathMtuDiscovery:
         if self.state is State.DISABLED or not self._search.on_acked(size):
             return
         if self.state is State.SEARCH_COMPLETE:
-            self._raise_at = None
+            self._raise_timer.stop()
             self._enter(Trigger.SIZE_ACKED, now)
         self._raise_to(self._search.low, now)
         self._end_search_if_complete(now)
@@ -349,20 +303,16 @@ class PathMtuDiscovery:
             probe = self._probes.take_lost(number)
             is_base = probe is not None and probe.packet.purpose is Purpose.BASE
             if is_base and self.state in (State.BASE, State.ERROR):
-                self._wants_base_at = now
+                self._base_probe.on_discarded(now)
 
     def _on_base_lost(self, now: float) -> None:
         if self.state not in (State.BASE, State.ERROR):
             return
-        self._base_losses += 1
-        self._wants_base_at = now
-        if self._base_losses >= MAX_PROBES:
-            self._wants_base_at = now + PROBE_TIMER
-            if self.state is State.BASE:
-                self._enter(Trigger.BASE_FAILED, now)
-                reason = f"{MAX_PROBES} probes of link MTU {self._story.name(self.base)} were lost"
-                self._story.add(now, self.size, f"{reason}: the path is of no use")
-                self._events.append(Unusable(time=now, size=self.base, reason=reason))
+        if self._base_probe.on_lost(now) and self.state is State.BASE:
+            self._enter(Trigger.BASE_FAILED, now)
+            reason = f"{MAX_PROBES} probes of {self._name(self.base)} were lost"
+            unusable = Unusable(time=now, size=self.base, reason=reason)
+            self._say(f"{reason}: the path is of no use", now, unusable)
 
     def on_packets_acked(self, size: int, count: int, newest_sent: float, now: float) -> None:
         """Take ordinary packets of one size that an ACK acknowledged; newest_sent: when the newest was sent.
@@ -370,7 +320,7 @@ class PathMtuDiscovery:
         Sizes up to `base` need not be reported.
         """
         if size > self.base and self._detector.on_packets_acked(size, count, newest_sent):
-            self._acquit(f"a packet of link MTU {self._story.name(size)} arrived", now)
+            self._acquit(f"a packet of {self._name(size)} arrived", now)
 
     def on_packets_lost(self, size: int, count: int, sent: float, now: float) -> None:
         """Take ordinary packets of one size, sent at one time, that were declared lost. As above."""
@@ -406,7 +356,7 @@ class PathMtuDiscovery:
             if not self._is_detecting or not self._detector.on_hint(size, now):
                 self.hints_ignored += 1
                 return
-            self._suspect(f"a router says that link MTU {self._story.name(size)} is the most", now, is_silent=True)
+            self._suspect(f"a router says that {self._name(size)} is the most", now, is_silent=True)
         elif self.state is State.SEARCHING and size < self._search.high:
             self._search.suggest(max(size, self.size + 1))
         else:
@@ -441,16 +391,15 @@ class PathMtuDiscovery:
             self._detector.evidence.clear()
             return
         trial = self._detector.suspect(self.size, reason, now, is_silent=is_silent)
-        self._story.add(now, self.size, f"suspicion: {reason}; {trial.needed} pairs of packets have to agree")
-        self._events.append(Suspected(time=now, size=self.size, reason=reason))
+        suspected = Suspected(time=now, size=self.size, reason=reason)
+        self._say(f"suspicion: {reason}; {trial.needed} pairs of packets have to agree", now, suspected)
         if self._config.black_hole == "loss_count":
             self._convict(now)
 
     def _acquit(self, reason: str, now: float) -> None:
         trial = self._detector.trial
         assert trial is not None
-        self._story.add(now, self.size, f"no black hole: {reason}")
-        self._events.append(Acquitted(time=now, size=trial.size, reason=reason))
+        self._say(f"no black hole: {reason}", now, Acquitted(time=now, size=trial.size, reason=reason))
         self._detector.acquit(now)
         self._end_search_if_complete(now)
 
@@ -464,18 +413,13 @@ class PathMtuDiscovery:
         search = self._detector.convict()
         search.rule_out(trial.size, config.most)
         self._search = search
-        if self._convicted_at is not None and now - self._convicted_at < 2 * self._raise_interval:
-            self._raise_backoff = min(2 * self._raise_backoff, MAX_RAISE_BACKOFF)
-        else:
-            self._raise_backoff = 1
-        self._convicted_at = now
+        self._raise_timer.on_lowered(now)
         self._trusted_from = trial.since
-        self._raise_at = None
         new = max(trial.proved, self.base)
         pairs = trial.count(self._trips.shortest)
         reason = (
             f"{pairs} large packets in a row were lost while the small ones sent with them arrived; "
-            f"the largest that got through since is of link MTU {self._story.name(new)}"
+            f"the largest that got through since is of {self._name(new)}"
         )
         self._events.append(
             Convicted(
@@ -488,8 +432,7 @@ class PathMtuDiscovery:
             self._enter(Trigger.BASE_ACKED, now)
             self._end_search_if_complete(now)
         else:
-            self._base_losses = 0
-            self._wants_base_at = now
+            self._base_probe.ask(now)
 
     # State and size
 
@@ -501,39 +444,18 @@ class PathMtuDiscovery:
         limit = self._config.limited_by
         reason = f"no more is allowed by the {limit}" if at_most else "one byte more does not get through"
         self._enter(Trigger.SEARCH_ENDED, now)
-        self._story.add(now, self.size, f"link MTU {self._story.name(self.size)} is the end: {reason}")
-        self._events.append(
-            SearchEnded(
-                time=now,
-                size=self.size,
-                probes=self.probes_sent,
-                probe_bytes=self.probe_bytes,
-                flights=search.flights,
-                reason=reason,
-            )
+        end = SearchEnded(
+            time=now,
+            size=self.size,
+            probes=self.probes_sent,
+            probe_bytes=self.probe_bytes,
+            flights=search.flights,
+            reason=reason,
         )
+        self._say(f"{self._name(self.size)} is the end: {reason}", now, end)
         if not at_most:
-            self._raise_at = now + self._raise_interval
-
-    @property
-    def _raise_interval(self) -> float:
-        return self._config.raise_interval * self._raise_backoff
+            self._raise_timer.start(now)
 
     def _raise_to(self, size: int, now: float) -> None:
         if size > self.size:
-            self._set_size(size, now, f"a probe of link MTU {self._story.name(size)} arrived")
-
-    def _set_size(self, size: int, now: float, reason: str) -> None:
-        if size == self.size:
-            return
-        old, self.size = self.size, size
-        self.since = now
-        self._story.add(
-            now, size, f"link MTU {self._story.name(size)} instead of {self._story.name(old)}: {reason}"
-        )
-        self._events.append(SizeChanged(time=now, old=old, new=size, reason=reason))
-
-    def _enter(self, trigger: Trigger, now: float) -> None:
-        old = self.state
-        self.state = TRANSITIONS[old, trigger]
-        self._events.append(StateChanged(time=now, old=old, new=self.state, reason=trigger.value))
+            self._set_size(size, now, f"a probe of {self._name(size)} arrived")

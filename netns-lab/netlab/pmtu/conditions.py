@@ -103,7 +103,7 @@ def draw(seed: int, *, shrinks: bool) -> Conditions:
             conditions.queue_bytes = max(conditions.queue_bytes or 0, 12_000)
         conditions.duration = when + 12.0
     else:
-        conditions.duration = max(2.2, 25 * rtt)
+        conditions.duration = max(2.0, 20 * rtt)
         last = conditions.duration - 1.0
         if rnd.random() < 0.4:
             conditions.receiver_stops = tuple((rnd.uniform(0.2, last), 0.3) for _ in range(rnd.choice((1, 3))))

@@ -75,11 +75,18 @@ def test_a_queue_of_our_own_drains_first() -> None:
     assert not detector.is_holding
 
 
-def test_while_a_pair_speaks_against_the_path_large_packets_wait() -> None:
-    detector = suspected()
+def test_while_a_pair_speaks_against_the_path_and_there_is_a_queue_large_packets_wait() -> None:
+    trips = RoundTrips()
+    trips.update(RTT, RTT, RTT, 0.3)
+    detector = BlackHoleDetector(1200, 4, trips, SentProbes())
+    detector.suspect(1472, "losses", 10.0, is_silent=False)
+    trips.update(3 * RTT, RTT, RTT, 0.3)
     assert not detector.is_holding
     convicting_pairs(detector, 1)
     assert detector.is_holding
+    trips.update(RTT, RTT, RTT, 0.3)
+    assert not detector.is_holding
+    trips.update(3 * RTT, RTT, RTT, 0.3)
     detector.acquit(10.3)
     assert not detector.is_holding
 
