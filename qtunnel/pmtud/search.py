@@ -72,7 +72,7 @@ class ParallelSearch:
         if self.is_complete:
             return []
         room = min(window, max(FLIGHT_BYTES, JUMBO_PROBES * self.top if self.top > FLIGHT_BYTES // 8 else 0))
-        wanted = self._wanted()
+        wanted = self._wanted(room)
         if self._suggested is not None and self.low < self._suggested < self.high:
             wanted = [self._suggested, *(size for size in wanted if size != self._suggested)]
         flight = []
@@ -87,8 +87,8 @@ class ParallelSearch:
             self.flights += 1
         return sorted(flight, reverse=True)
 
-    def _wanted(self) -> list[int]:
-        """Return the sizes worth asking for, the most useful first."""
+    def _wanted(self, room: int) -> list[int]:
+        """Return the sizes worth asking for, the most useful first; those that divide the gap all fit the room."""
         low, high = self.low, self.high
         if self._remembered is not None and self._remembered > low and not self.strikes(self._remembered):
             return [self._remembered]
@@ -98,8 +98,9 @@ class ParallelSearch:
             return sorted({low + 1, self.top})
         if high == low + 1:
             return [high] * (MAX_PROBES - self.strikes(high))
-        points = split(low, min(high, self.top + 1), WAYS)
-        return points if high <= self.top else [self.top, *points]
+        if high <= self.top:
+            return _fitting(low, high, room)
+        return [self.top, *_fitting(low, self.top + 1, room - self.top)]
 
     def on_acked(self, size: int) -> bool:
         """Take note that a probe arrived. Return whether that is news."""
@@ -133,3 +134,12 @@ class ParallelSearch:
         self._remembered = None
         self._is_fresh = False
         self._is_second_look = True
+
+
+def _fitting(low: int, high: int, room: int) -> list[int]:
+    """Return sizes that divide the gap into equal parts: as many as there is room for, up to WAYS parts."""
+    for ways in range(WAYS, 1, -1):
+        points = split(low, high, ways)
+        if sum(points) <= room:
+            return points
+    return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -106,6 +107,16 @@ def test_a_flight_fits_the_window_and_its_own_bound(window: int) -> None:
     flight = ParallelSearch(1200, 1472, 4).next_flight(window)
     assert sum(flight) <= min(window, FLIGHT_BYTES)
     assert flight == sorted(flight, reverse=True)
+
+
+@pytest.mark.parametrize(("window", "count"), [(100_000, 5), (24_000, 4), (12_000, 2), (9_000, 1)])
+def test_with_little_room_the_gap_is_divided_into_fewer_equal_parts(window: int, count: int) -> None:
+    search = ParallelSearch(1472, 8972, 4, is_fresh=False)
+    search.on_lost(8972)
+    flight = search.next_flight(window)
+    edges = [8972, *flight, 1472]
+    parts = [larger - smaller for larger, smaller in pairwise(edges)]
+    assert (len(flight), max(parts) - min(parts) <= 1) == (count, True)
 
 
 def test_a_flight_for_which_there_is_no_room_is_not_counted() -> None:
