@@ -391,15 +391,17 @@ class PathMtuDiscovery(Standing):
             self._detector.evidence.clear()
             return
         trial = self._detector.suspect(self.size, reason, now, is_silent=is_silent)
-        suspected = Suspected(time=now, size=self.size, reason=reason)
-        self._say(f"suspicion: {reason}; {trial.needed} pairs of packets have to agree", now, suspected)
+        text = f"suspicion: {reason}; {trial.needed} pairs of packets have to agree"
+        self._story.suspect(now, self.size, text)
+        self._events.append(Suspected(time=now, size=self.size, reason=reason))
         if self._config.black_hole == "loss_count":
             self._convict(now)
 
     def _acquit(self, reason: str, now: float) -> None:
         trial = self._detector.trial
         assert trial is not None
-        self._say(f"no black hole: {reason}", now, Acquitted(time=now, size=trial.size, reason=reason))
+        self._story.dismiss(now, self.size, f"no black hole: {reason}")
+        self._events.append(Acquitted(time=now, size=trial.size, reason=reason))
         self._detector.acquit(now)
         self._end_search_if_complete(now)
 
