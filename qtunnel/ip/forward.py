@@ -205,6 +205,8 @@ class Forwarder:
 
     icmp: None answers nothing. mtu: the largest inner packet in bytes, None for no limit. It holds for IPv6 only
     from 1280 up, as no link of IPv6 is narrower; where 1280 bytes do not fit, the policy says ipv6=False.
+    is_mtu_final: False while the mtu is about to rise: what is too big is then dropped without a word, as its
+    sender would keep to a number that is too small for ten minutes.
     """
 
     def __init__(
@@ -218,6 +220,7 @@ class Forwarder:
         self.policy = policy
         self.icmp = icmp
         self.mtu = mtu
+        self.is_mtu_final = True
         self.hop_limit = hop_limit
 
     def forward(self, packets: Packets, now: float) -> Forwarded:
@@ -344,7 +347,7 @@ class Forwarder:
             forwarded.singles().extend(fragment_ipv4(packet, mtu))
         else:
             forwarded.drop(DropReason.TOO_BIG)
-            if self.icmp is not None:
+            if self.icmp is not None and self.is_mtu_final:
                 self._reply(self.icmp.too_big(arrived, mtu, now), forwarded)
 
     def _is_for_us(self, header: IpHeader) -> bool:

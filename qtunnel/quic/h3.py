@@ -304,6 +304,11 @@ class HttpConnection:
         return self._datagrams.max_packet_size(stream_id)
 
     @property
+    def round_trip(self) -> float:
+        """Seconds until a packet of ours is acknowledged: the smoothed RTT and the peer's delay."""
+        return self.quic.smoothed_rtt + self.quic.peer_max_ack_delay
+
+    @property
     def is_size_settled(self) -> bool:
         """Whether max_packet_size is not about to grow: it was told, or the search for it has ended."""
         path_mtu = self.quic.path_mtu

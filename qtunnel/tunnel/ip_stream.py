@@ -18,8 +18,13 @@ __all__ = ["MIN_IPV6_MTU", "IpStream"]
 MIN_IPV6_MTU: Final = 1280
 SMALL_PACKET: Final = 1100
 """Bytes up to which a packet fits every path that QUIC can use."""
+DONT_FRAGMENT: Final = 0x40
 MAX_FLOWS: Final = 64
 """Flows that are told at once when the path becomes narrower."""
+TELL_AFTER: Final = 3.0
+"""Round trips, acknowledgement delays included, from a size that fell to telling senders, at most: in two the
+search has found the size but for a few bytes, in three mostly to the byte."""
+MOST_DELAY: Final = 0.3
 MAX_CAPSULE_BACKLOG: Final = 64 * 1024
 """Bytes of packets in capsules that wait; what comes then is dropped, and counted."""
 UNSENT: Final = frozenset(
@@ -65,6 +70,7 @@ class IpStream:
         self.ipv6_check: Ipv6Check | None = None
         self.replies: list[bytes] = []
         self._flows: dict[bytes, bytes] = {}
+        self._tell_at: float | None = None
         self._icmp = icmp
         self._egress = Forwarder(policy=egress, icmp=icmp, mtu=self.mtu)
         self._ingress = Forwarder(policy=ingress, icmp=icmp)
@@ -78,22 +84,32 @@ class IpStream:
         """Take over the connection's present packet size; return (old, new) if it changed.
 
         When it fell, every flow whose last large packet no longer fits is told, into replies: what was on its way
-        is lost, and its sender would otherwise wait for a timeout.
+        is lost, and its sender would otherwise wait for a timeout. It is told once the size is known to the byte,
+        or after TELL_AFTER round trips: a sender that was told less keeps to it for ten minutes.
         """
         new = self.connection.max_packet_size(self.stream_id)
-        if new == self.mtu:
-            return None
-        old, self.mtu = self.mtu, new
-        self._egress.mtu = new
-        if new < old:
-            for key, packet in list(self._flows.items()):
-                if len(packet) > (new if packet[0] >> 4 == 4 else max(new, MIN_IPV6_MTU)):
-                    del self._flows[key]
-                    reply = self._icmp.too_big(packet, new, now)
-                    if reply is not None:
-                        self.replies.append(reply)
-                        self.stats.icmp_sent += 1
-        return old, new
+        old = self.mtu
+        if new != old:
+            self.mtu = new
+            self._egress.mtu = new
+            if new < old and self._tell_at is None:
+                self._tell_at = now + min(TELL_AFTER * self.connection.round_trip, MOST_DELAY)
+                self._egress.is_mtu_final = False
+        if self._tell_at is not None and (now >= self._tell_at or self.connection.is_size_settled):
+            self._tell_at = None
+            self._egress.is_mtu_final = True
+            self._tell_flows(now)
+        return None if new == old else (old, new)
+
+    def _tell_flows(self, now: float) -> None:
+        mtu = self.mtu
+        for key, packet in list(self._flows.items()):
+            if len(packet) > (mtu if packet[0] >> 4 == 4 else max(mtu, MIN_IPV6_MTU)):
+                del self._flows[key]
+                reply = self._icmp.too_big(packet, mtu, now)
+                if reply is not None:
+                    self.replies.append(reply)
+                    self.stats.icmp_sent += 1
 
     def resend(self, packets: Packets, now: float) -> None:
         """Take packets that came back unsent, as the path became narrower: fragment them, or tell their sender."""
@@ -162,17 +178,27 @@ class IpStream:
         return check.has_failed
 
     def get_timer(self) -> float | None:
-        """Return when run_ipv6_check is due."""
-        return None if self.ipv6_check is None else self.ipv6_check.get_timer()
+        """Return when run_ipv6_check or update_mtu is due."""
+        check_at = None if self.ipv6_check is None else self.ipv6_check.get_timer()
+        if self._tell_at is None or check_at is None:
+            return check_at if self._tell_at is None else self._tell_at
+        return min(check_at, self._tell_at)
 
     def _remember(self, packets: Packets) -> None:
-        """Keep the newest large packet of each flow, of a run the first."""
+        """Keep the newest large packet of each flow that can be told, of a run the first."""
+        if self._tell_at is not None:
+            return  # who is to be told by then is known
         flows = self._flows
         if isinstance(packets, PacketRun) and packets.is_flow:
             packets = (packets[0],)
         for packet in packets:
             if len(packet) > SMALL_PACKET:
-                key = packet[12:24] if packet[0] >> 4 == 4 else packet[8:44]
+                if packet[0] >> 4 == 6:
+                    key = packet[8:44]
+                elif packet[6] & DONT_FRAGMENT:
+                    key = packet[12:24]
+                else:
+                    continue
                 flows.pop(key, None)
                 flows[key] = packet
                 if len(flows) > MAX_FLOWS:

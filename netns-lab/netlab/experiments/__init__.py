@@ -11,6 +11,7 @@ from netlab.experiments.overhead import Overhead
 from netlab.experiments.own_traffic import OwnTraffic
 from netlab.experiments.pmtu_card import PmtuCard
 from netlab.experiments.shaped import Shaped
+from netlab.experiments.shrink import Shrink
 from netlab.experiments.side_by_side import SideBySide
 from netlab.experiments.small_packets import SmallPackets
 from netlab.experiments.socket_buffer import SocketBuffer
@@ -30,6 +31,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Shaped(),
         Latency(),
         SmallPackets(),
+        Shrink(),
         PmtuCard(),
     )
 }
