@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from qtunnel.aio.measure_mtu import MtuMeasurement, MtuStep, measure_path_mtu
     from qtunnel.api import Leases, TunnelClient, TunnelServer, connect, serve
     from qtunnel.config import (
         ClientConfig,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 __version__: Final = "0.1.0"
 
 _HOMES: Final = {
+    "aio.measure_mtu": ("MtuMeasurement", "MtuStep", "measure_path_mtu"),
     "api": ("Leases", "TunnelClient", "TunnelServer", "connect", "serve"),
     "config": (
         "ClientConfig",
@@ -130,6 +132,8 @@ __all__ = [
     "JoinLink",
     "Leases",
     "LocalProtocolError",
+    "MtuMeasurement",
+    "MtuStep",
     "NetworkOverlapError",
     "PeerProtocolError",
     "PeerQuirks",
@@ -152,6 +156,7 @@ __all__ = [
     "__version__",
     "connect",
     "make_identity",
+    "measure_path_mtu",
     "parse_join_link",
     "serve",
     "token_digest",

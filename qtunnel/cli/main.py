@@ -23,7 +23,7 @@ __all__ = ["main", "program", "run_command"]
 
 logger = logging.getLogger(__name__)
 
-_COMMANDS: Final = ("serve", "join", "connect", "status", "why-mtu", "user", "profile", "doctor")
+_COMMANDS: Final = ("serve", "join", "connect", "status", "why-mtu", "mtu", "user", "profile", "doctor")
 
 _EPILOG: Final = """\
 \b

@@ -98,9 +98,10 @@ class ParallelSearch:
             return sorted({low + 1, self.top})
         if high == low + 1:
             return [high] * (MAX_PROBES - self.strikes(high))
-        if high <= self.top:
-            return _fitting(low, high, room)
-        return [self.top, *_fitting(low, self.top + 1, room - self.top)]
+        if high > self.top and self.top <= room:
+            return [self.top, *_fitting(low, high, room - self.top)]
+        # What does not fit the room is not asked for yet.
+        return _fitting(low, min(high, room + 1), room)
 
     def on_acked(self, size: int) -> bool:
         """Take note that a probe arrived. Return whether that is news."""

@@ -87,8 +87,8 @@ def client_configuration(settings: ConnectionSettings) -> QuicConfiguration:
     Raises: ConfigError if the settings cannot be used.
     """
     configuration = _common_configuration(settings, is_client=True)
-    configuration.server_name = settings.server_name
-    if settings.fingerprint is not None:
+    configuration.server_name = settings.server_name or None
+    if settings.fingerprint is not None or not settings.verify:
         configuration.verify_mode = ssl.CERT_NONE  # the fingerprint is checked by Connection
     elif settings.cafile is None and settings.cadata is None:
         configuration.cafile, configuration.capath = system_authorities()

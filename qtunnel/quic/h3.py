@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from qtunnel.burst import Address, Received
     from qtunnel.packet_run import Packets
+    from qtunnel.quic.path_mtu import PathMtu
     from qtunnel.quic.sending_limit import SendingLimit
     from qtunnel.quic.settings import ConnectionSettings
     from qtunnel.quic.stats import ConnectionStats
@@ -320,6 +321,12 @@ class HttpConnection:
         return path_mtu_status(
             quic.path_mtu, quic.datagram_size, is_ipv6=":" in self.remote[0], counts=quic.size_counts, now=now
         )
+
+    @property
+    def path_mtu(self) -> PathMtu | None:
+        """The discovery at work; None: the size was told, or the handshake is not confirmed."""
+        plane = getattr(self.quic, "plane", None)
+        return None if plane is None else plane.path_mtu
 
     def stream_backlog(self, stream_id: int) -> int:
         """Return how many bytes given to send_data have not left yet."""

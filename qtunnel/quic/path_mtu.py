@@ -65,6 +65,7 @@ class PathMtu:
         on_size: Callable[[int, float], None],
         on_convicted: Callable[[int, float], list[Any]],
     ) -> None:
+        self.config = config
         self.discovery = PathMtuDiscovery(config)
         self.events: list[PmtudEvent] = []
         self._path = path

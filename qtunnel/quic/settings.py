@@ -105,12 +105,15 @@ class ConnectionSettings(TransportSettings):
     """One connection as its client sees it."""
 
     server_name: str
-    """Sent as SNI and, without a fingerprint, checked against the certificate. A name, never an address."""
+    """Sent as SNI and, without a fingerprint, checked against the certificate. A name, never an address; empty
+    only where nothing is verified: then there is no SNI."""
     fingerprint: str | None = None
     """SHA-256 of the server's certificate (DER), 64 hex digits. None: certification authorities decide."""
     cafile: str | None = None
     cadata: bytes | None = field(default=None, repr=False)
     """Certification authorities, as a file's name or as PEM bytes; neither: those of the system."""
+    verify: bool = True
+    """False takes any certificate: for measurements that tell nobody anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,7 @@ async def run_cycles(site: Site, count: int, lossy: list[int]) -> None:
     site.tokens.update({user: f"{user}-{'x' * 40}" for user in users})
     async with site.serve(quic=QUIC) as server:
         answering = asyncio.create_task(answer(server))
-        waiting = count + WARM_UP
+        waiting = count + max(WARM_UP, count // 5)
         before: tuple[int, int, int] | None = None
         sizes: list[int] = []
         started = time.monotonic()

@@ -75,6 +75,7 @@ class Shrink(Experiment):
                 Capture(into.host, into.device) as arrived,
                 Capture(receiver, inner_device) as inside_packets,
             ):
+                since = trial.sample.elapsed()
                 shrunk, started = self._load(trial, up, cell, inside)
             self._figures(
                 trial,
@@ -84,6 +85,7 @@ class Shrink(Experiment):
                 [each for each in inside_packets.packets() if not each.outgoing],
                 shrunk,
                 started,
+                since,
             )
             trial.metric(f"missed_{cell}_v{outer}", passed.dropped + arrived.dropped + inside_packets.dropped)
 
@@ -125,6 +127,7 @@ class Shrink(Experiment):
         inside: Sequence[Packet],
         shrunk: float,
         started: float,
+        since: float,
     ) -> None:
         wide, full = int(trial.parameters["wide"]), int(trial.parameters["narrow"]) - NEARLY
         if name.startswith("idle"):  # nothing can be known before the first full packet
@@ -146,7 +149,7 @@ class Shrink(Experiment):
             if started <= each.time <= end:
                 bins[int((each.time - started) / BIN)] += each.length
         series = [(at * BIN, bins[at] * 8 / BIN / 1e6) for at in range(int((end - started) / BIN))]
-        trial.points(f"Mbit/s arriving, {name}", series, since=0.0)
+        trial.points("Mbit/s arriving", series, since=since)
 
     def judge(self, judge: Judge) -> None:
         """Demand short gaps, no packet of the old size once found, and all of the new size used."""

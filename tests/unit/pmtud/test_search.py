@@ -151,3 +151,25 @@ def test_a_suggested_size_is_asked_for_first_when_there_is_room_for_one_only() -
     search = ParallelSearch(1200, 1472, 4)
     search.suggest(1333)
     assert search.next_flight(1400) == [1333]
+
+
+@pytest.mark.parametrize("window", [2_000, 14_720, 23_188])
+def test_a_largest_size_beyond_the_window_does_not_end_the_search_below_it(window: int) -> None:
+    """A loopback interface has 65,536 bytes; the window grows with what arrives."""
+    search = ParallelSearch(1200, 65_508, 4)
+    while search.low < 60_000:
+        flight = search.next_flight(window)
+        assert flight, (search.low, window)
+        assert sum(flight) <= window
+        for size in flight:
+            search.on_acked(size)
+        window += sum(flight)
+    assert search.flights < 15
+
+
+def test_where_a_size_was_lost_beyond_the_window_smaller_ones_are_asked_for() -> None:
+    search = ParallelSearch(1472, 65_508, 4, is_fresh=False)
+    search.on_lost(60_000)
+    flight = search.next_flight(14_720)
+    assert flight
+    assert 1472 < min(flight) <= max(flight) <= 14_720
