@@ -22,6 +22,10 @@ BIN: Final = 0.1
 NEARLY: Final = 120
 """Bytes that a packet may be smaller than the link and counts as full: the size first found is a likely one."""
 MOST_OVERHEAD: Final = 78
+LAST: Final = 2.0
+"""Seconds at the end in which the rate counts."""
+LEAST_SHARE: Final = 0.4
+"""Of the link's rate, by a flow that was under way: TCP inside has lost a window and grows again."""
 FLOWING: Final = 10
 """Full packets that have to get through; a few alone are probes."""
 CELLS: Final = ("up", "down", "idle")
@@ -144,6 +148,8 @@ class Shrink(Experiment):
         trial.metric(f"old_size_after_{name}", late)
         sizes = [each.length for each in passed if each.time > end - 1]
         trial.metric(f"size_at_the_end_{name}", max(sizes, default=0), "bytes")
+        last = sum(each.length for each in passed if end - LAST < each.time <= end)
+        trial.metric(f"mbps_at_the_end_{name}", last * 8 / LAST / 1e6, "Mbit/s")
         bins = Counter[int]()
         for each in passed:
             if started <= each.time <= end:
@@ -164,6 +170,9 @@ class Shrink(Experiment):
                     judge.timing(f"{name}: TCP's gap", f"{figures[0]:.2f} s", "median 0.6 s", ok=figures[0] <= 0.6)
                 judge.at_most(f"{name}: packets of the old size after it", f"old_size_after_{key}", 0)
                 judge.at_least(f"{name}: largest packet at the end", f"size_at_the_end_{key}", narrow, "bytes")
+                if cell != "idle":
+                    least = LEAST_SHARE * judge.parameters["rate_mbps"]
+                    judge.at_least(f"{name}: rate at the end", f"mbps_at_the_end_{key}", least, "Mbit/s")
                 judge.at_most(f"{name}: missed by the capture", f"missed_{key}", 0)
 
 
