@@ -323,6 +323,12 @@ class HttpConnection:
         )
 
     @property
+    def is_size_proved(self) -> bool:
+        """Whether max_packet_size is one that was seen to get through, and not just the least there can be."""
+        path_mtu = self.quic.path_mtu
+        return self.is_size_settled or (path_mtu is not None and path_mtu.size > path_mtu.base)
+
+    @property
     def path_mtu(self) -> PathMtu | None:
         """The discovery at work; None: the size was told, or the handshake is not confirmed."""
         plane = getattr(self.quic, "plane", None)

@@ -21,10 +21,10 @@ SMALL_PACKET: Final = 1100
 DONT_FRAGMENT: Final = 0x40
 MAX_FLOWS: Final = 64
 """Flows that are told at once when the path becomes narrower."""
-TELL_AFTER: Final = 3.0
-"""Round trips, acknowledgement delays included, from a size that fell to telling senders, at most: in two the
-search has found the size but for a few bytes, in three mostly to the byte."""
-MOST_DELAY: Final = 0.3
+TELL_AFTER: Final = 2.0
+"""Round trips, acknowledgement delays included, in which the search has found a likely size. Not more: TCP that is
+told just after its own timeout sends eight packets a round trip for seconds (Linux 6.18)."""
+MOST_DELAY: Final = 0.2
 MAX_CAPSULE_BACKLOG: Final = 64 * 1024
 """Bytes of packets in capsules that wait; what comes then is dropped, and counted."""
 UNSENT: Final = frozenset(
@@ -84,8 +84,8 @@ class IpStream:
         """Take over the connection's present packet size; return (old, new) if it changed.
 
         When it fell, every flow whose last large packet no longer fits is told, into replies: what was on its way
-        is lost, and its sender would otherwise wait for a timeout. It is told once the size is known to the byte,
-        or after TELL_AFTER round trips: a sender that was told less keeps to it for ten minutes.
+        is lost, and its sender would otherwise wait for a timeout. If nothing has been seen to get through yet,
+        that waits for TELL_AFTER round trips at most: a sender keeps for ten minutes to what it was told.
         """
         new = self.connection.max_packet_size(self.stream_id)
         old = self.mtu
@@ -95,7 +95,7 @@ class IpStream:
             if new < old and self._tell_at is None:
                 self._tell_at = now + min(TELL_AFTER * self.connection.round_trip, MOST_DELAY)
                 self._egress.is_mtu_final = False
-        if self._tell_at is not None and (now >= self._tell_at or self.connection.is_size_settled):
+        if self._tell_at is not None and (now >= self._tell_at or self.connection.is_size_proved):
             self._tell_at = None
             self._egress.is_mtu_final = True
             self._tell_flows(now)
